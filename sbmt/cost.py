@@ -150,28 +150,31 @@ def _crossed_steps(layer: SBMAttention) -> Steps:
     }
 
 
+AROUND = {
+    models.EncoderBlock: ("MLP", "mlp", "b·n"),
+    models.Encoder: ("embedding", "token_embedding", "b·n"),
+    models.TokenTagger: ("head", "head", "b·n"),
+    models.DualEncoder: ("head", "head", "b"),
+    models.SequenceClassifier: ("head", "head", "b"),
+    models.SentenceClassifier: ("head", "head", "b"),
+}
+"""By class: a step, the attribute with its linear layers, and how many vectors they read."""
+
+
 def _steps_around(module: Any) -> Steps | None:
     """What a model, a block or projections do around the attentions inside; None for any other module."""
-    kind = type(module)
+    kind, d = type(module), getattr(getattr(module, "encoder", None), "d_model", None)
     if kind is MultiHeadAttention:
         return {"projections": f"8·b·n·{module.embed_dim}²"}
-    if kind is models.EncoderBlock:
-        return _linear_layers("MLP", module.mlp, "b·n")
-    if kind is models.Encoder:
-        return _linear_layers("embedding", module.token_embedding, "b·n")
-    if kind is models.TokenTagger:
-        return _linear_layers("head", module.head, "b·n")
+    if kind is models.CausalLM:
+        return {"head": f"2·b·n·{d}·{module.encoder.vocab_size}"}
     if kind is models.MaskedLM:
-        d, n_ids = module.encoder.d_model, len(module.bias)
-        return {"head": f"2·b·n·{d}² + 2·b·n·{d}·{n_ids}"}
-    if kind in (models.DualEncoder, models.SequenceClassifier, models.SentenceClassifier):
-        return _linear_layers("head", module.head, "b")
-    return None
-
-
-def _linear_layers(name: str, layers: nn.Module, times: str) -> Steps:
-    linear = [layer for layer in layers.modules() if isinstance(layer, nn.Linear)]
-    return {name: " + ".join(f"2·{times}·{layer.in_features}·{layer.out_features}" for layer in linear) or "0"}
+        return {"head": f"2·b·n·{d}² + 2·b·n·{d}·{module.encoder.vocab_size}"}
+    if kind not in AROUND:
+        return None
+    step, attribute, times = AROUND[kind]
+    linear = [layer for layer in getattr(module, attribute).modules() if isinstance(layer, nn.Linear)]
+    return {step: " + ".join(f"2·{times}·{layer.in_features}·{layer.out_features}" for layer in linear) or "0"}
 
 
 def uncounted(model: nn.Module) -> dict[str, str]:
@@ -204,11 +207,11 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
     """
     check_sizes(n=n, batch=batch)
     if density is not None and not 0 <= density <= 1:
-        raise SbmtError("density in [0, 1]", density, "give the share of the pairs that are edges")
+        raise SbmtError(f"density must be in [0, 1], got {density}")
     if not _is_known(model):
-        raise SbmtError("a model or an attention of the library", type(model).__name__, "count its parts one by one")
+        raise SbmtError(f"{type(model).__name__} is no model or attention of the library: count its parts one by one")
     for path, name in uncounted(model).items():
-        raise SbmtError(f"an attention of the library at {path}", f"{name}: not counted", "count the rest of the model")
+        raise SbmtError(f"the cost of {name} at {path} is not known: count the rest of the model")
     rows = []
     for path, module in model.named_modules():
         is_document = isinstance(model, models.DualEncoder) and module is not model
@@ -218,7 +221,7 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
             sizes |= more
             sizes["m"] = round((density or 0) * sizes["b"] * sizes["h"] * n**2)
             if density is None and any("m" in formula for formula in steps.values()):
-                raise SbmtError("give density=, the share of pairs that are edges: the model draws masks")
+                raise SbmtError("the model draws masks: give density=, the share of the pairs that are edges")
         else:
             steps = _steps_around(module) or {}  # none: counted with the module around it
         for name, formula in steps.items():

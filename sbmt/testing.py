@@ -225,35 +225,15 @@ def check_generator(subject: Subject) -> None:
     _expect(is_free == subject.is_random(), "values must be as random with a generator as without one")
 
 
-_CHECKS = (check_outputs, check_density, check_edges, check_padding, check_company)
-_CHECKS += (check_finite, check_gradients, check_generator)
-CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("check_"): check for check in _CHECKS}
+_ALL = (check_outputs, check_density, check_edges, check_padding, check_company)
+_ALL += (check_finite, check_gradients, check_generator)
+CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("check_"): check for check in _ALL}
 """Checks by name; each raises SbmtError if the attention does not do what the check's docstring says."""
 
 
-def failed_checks(
+def check_attention(
     module: nn.Module, *, n_heads: int | None = None, d_head: int | None = None, n_tokens: int = 6, n_draws: int = 128
-) -> dict[str, str]:
-    """What is wrong with an attention, by the names of the checks that it fails; see :func:`check_attention`."""
-    _expect(isinstance(module, nn.Module), f"an attention must be a torch.nn.Module, got {type(module).__name__}")
-    n_heads, d_head = n_heads or getattr(module, "n_heads", 2), d_head or getattr(module, "d_head", 4)
-    check_sizes(n_heads=n_heads, d_head=d_head)
-    _expect(n_tokens >= 3, f"n_tokens must be at least 3, since two of an example are padded, got {n_tokens}")
-    _expect(n_draws >= 2, f"n_draws must be at least 2, got {n_draws}")
-    failed = {}
-    for name, check in CHECKS.items():
-        with torch.random.fork_rng(), torch.enable_grad():
-            torch.manual_seed(0)  # for dropouts of PyTorch's own
-            try:
-                check(Subject(copy.deepcopy(module).eval(), n_heads, d_head, n_tokens, n_draws))
-            except SbmtError as error:
-                failed[name] = str(error)
-            except Exception as error:  # a module under test may raise anything
-                failed[name] = f"it must return an output, but raised {type(error).__name__}: {error}"
-    return failed
-
-
-def check_attention(module: nn.Module, **settings: int) -> list[str]:
+) -> list[str]:
     """Checks that an attention obeys the rules that all attentions of the library obey.
 
     The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
@@ -261,8 +241,10 @@ def check_attention(module: nn.Module, **settings: int) -> list[str]:
 
     Args:
         module: Any attention with that interface, ours or not.
-        **settings: ``n_heads`` and ``d_head`` of the inputs, by default those of the module; ``n_tokens``, at least 3;
-            ``n_draws``, calls per mean where outputs are random.
+        n_heads: Heads of the inputs; None takes the module's ``n_heads``.
+        d_head: Their width; None takes the module's ``d_head``.
+        n_tokens: Tokens of the inputs, at least 3.
+        n_draws: Calls per mean where outputs are random, at least 2.
 
     Returns:
         The names of the checks, all of which it passed.
@@ -275,6 +257,20 @@ def check_attention(module: nn.Module, **settings: int) -> list[str]:
         >>> len(check_attention(build_attention("full", d_head=4, n_heads=2)))
         8
     """
-    failed = [f"{name}: {message}" for name, message in failed_checks(module, **settings).items()]
+    _expect(isinstance(module, nn.Module), f"an attention must be a torch.nn.Module, got {type(module).__name__}")
+    n_heads, d_head = n_heads or getattr(module, "n_heads", 2), d_head or getattr(module, "d_head", 4)
+    check_sizes(n_heads=n_heads, d_head=d_head)
+    _expect(n_tokens >= 3, f"n_tokens must be at least 3, since two of an example are padded, got {n_tokens}")
+    _expect(n_draws >= 2, f"n_draws must be at least 2, got {n_draws}")
+    failed = []
+    for name, check in CHECKS.items():
+        with torch.random.fork_rng(), torch.enable_grad():
+            torch.manual_seed(0)  # for dropouts of PyTorch's own
+            try:
+                check(Subject(copy.deepcopy(module).eval(), n_heads, d_head, n_tokens, n_draws))
+            except SbmtError as error:
+                failed.append(f"{name}: {error}")
+            except Exception as error:  # a module under test may raise anything
+                failed.append(f"{name}: it must return an output, but raised {type(error).__name__}: {error}")
     _expect(not failed, f"{type(module).__name__} fails {len(failed)} of {len(CHECKS)} checks; {'; '.join(failed)}")
     return list(CHECKS)

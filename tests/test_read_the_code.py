@@ -56,10 +56,3 @@ def test_every_folder_has_its_line():
     laboratory = ROOT / "sbmt" / "experiments"
     folders |= {f"sbmt/experiments/{path.name}/" for path in laboratory.iterdir() if (path / "__init__.py").exists()}
     assert folders <= named
-
-
-def test_what_to_look_at_first_is_there():
-    for _, place, first in rows("Where does a change belong?"):
-        folder = re.findall(r"`([\w/]+/)`", place)
-        for name in re.findall(r"`([\w/]+\.py)`", first):
-            assert (ROOT / (folder[0] if folder and "/" not in name else "") / name).is_file(), name

@@ -142,10 +142,8 @@ class ReformerAttention(Baseline):
         query, _, value, _, _, dropout, generator, return_edges = inputs
         is_real, is_key = all_real(query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
         if not torch.equal(is_real, is_key):
-            sizes = f"{is_real.shape[1]} queries and {is_key.shape[1]} keys"
-            raise SbmtError(
-                f"queries and keys must be the same tokens, with the same mask (None means all real): {sizes}"
-            )
+            got = f"{is_real.shape[1]} queries and {is_key.shape[1]} keys"
+            raise SbmtError(f"queries and keys must be the same tokens, under the same mask, got {got}")
         batch, heads, n_tokens, d_head = query.shape
         n_chunk = min(self.n_chunk, n_tokens)
         n_chunks, more = -(-n_tokens // n_chunk), -n_tokens % n_chunk

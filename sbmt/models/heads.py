@@ -4,10 +4,12 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
+from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError, check_sizes, describe
+from sbmt.errors import SbmtError, check_sizes, describe, is_number
+from sbmt.layers import MultiHeadAttention
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 
 
@@ -24,18 +26,18 @@ class Head(nn.Module):
 
     Args:
         encoder: What encodes the tokens.
-        reads_ids: Whether each token must be a single id.
+        has_single_ids: Whether each token must be a single id.
         **sizes: Integers of at least 1.
 
     Raises:
         SbmtError: If the encoder is none, reads other tokens, or a size is out of range.
     """
 
-    def __init__(self, encoder: Encoder, *, reads_ids: bool = False, **sizes: int) -> None:
+    def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
         if not isinstance(encoder, Encoder):
-            raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
-        if reads_ids and (encoder.vocab_size is None or encoder.token_shape):
+            raise SbmtError(f"a model is built on an Encoder, got {type(encoder).__name__}")
+        if has_single_ids and (encoder.vocab_size is None or encoder.token_shape):
             kind = type(self).__name__
             raise SbmtError(f"{kind} needs an encoder of tokens with one id each: build it without d_input and n_ids")
         check_sizes(**sizes)
@@ -108,7 +110,7 @@ class DualEncoder(Head):
         """
         for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
-                raise SbmtError(f"{name} of shape (batch, 2, n)", describe(x), "give both documents of each pair")
+                raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
         x, y = mean_of_real(encoded.values, flat, self.is_padded_mean).unflatten(0, (-1, 2)).unbind(1)  # batch d_model
@@ -151,7 +153,7 @@ class MaskedLM(Head):
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder, reads_ids=True)
+        super().__init__(encoder, has_single_ids=True)
         assert encoder.vocab_size is not None
         d_model = encoder.d_model
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
@@ -171,6 +173,89 @@ class MaskedLM(Head):
         return ModelOutput(logits, encoded.attention)
 
 
+class CausalLM(Head):
+    r"""Causal blocks, and logits of the next token by the embeddings that read the tokens in.
+
+    $$\operatorname{logits}_i = x_i E^\top,$$
+
+    with $x_i$ the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ the token embeddings.
+
+    Args:
+        encoder: Built with ``causal=True``, of tokens with one id each.
+
+    Raises:
+        SbmtError: If an attention of the encoder is not causal, or its tokens are not ids.
+
+    Example:
+        >>> sizes = dict(d_model=16, d_hidden=32, n_heads=2, n_layers=2)
+        >>> encoder = Encoder(11, None, positions="rotary", preset="fitted", n_clusters=16, causal=True, **sizes)
+        >>> model = CausalLM(encoder)
+        >>> model.generate(torch.tensor([[1, 2, 3]]), 4).shape
+        torch.Size([1, 7])
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder, has_single_ids=True)
+        for module in encoder.modules():
+            if isinstance(module, MultiHeadAttention) and not getattr(module.attention, "causal", False):
+                kind = type(module.attention).__name__
+                raise SbmtError(f"{kind} in the encoder is not causal: build the encoder with causal=True")
+
+    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n, vocab_size)``; ``options`` are those of the encoder."""
+        encoded = self.encoder(tokens, mask, **options)
+        return ModelOutput(encoded.values @ self.encoder.token_embedding.weight.T, encoded.attention)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "batch n"],
+        n_new: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: Generator | None = None,
+    ) -> Int[Tensor, "batch n_all"]:
+        """Continues sequences token by token, each drawn from the softmax of its logits.
+
+        Args:
+            tokens: The beginnings, all of one length.
+            n_new: How many tokens to add, at least 1.
+            temperature: Divides the logits; 0 takes the most likely token.
+            top_k: Leaves all but so many of the most likely tokens out.
+            generator: Source of the masks' seeds and of the tokens.
+
+        Returns:
+            The beginnings and what follows them.
+
+        Masks are those of eval mode. Cost of a token, beyond the layers': that of
+        :func:`~sbmt.layers.decoding.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
+
+        Raises:
+            SbmtError: If an argument is out of range, or sequences grow beyond the encoder's ``max_length``.
+        """
+        check_sizes(n_new=n_new, **({} if top_k is None else {"top_k": top_k}))
+        if not is_number(temperature) or not 0 <= temperature < float("inf"):
+            raise SbmtError(f"temperature must be finite and at least 0, got {describe(temperature)}")
+        caches = [Cache() for _ in self.encoder.blocks]
+        new, was_training = tokens, self.training
+        self.eval()
+        try:
+            for _ in range(n_new):
+                logits = self(new, caches=caches, generator=generator).values[:, -1].float()
+                if top_k is not None and top_k < logits.shape[-1]:
+                    least = logits.topk(top_k).values[:, -1:]
+                    logits = logits.masked_fill(logits < least, -torch.inf)
+                if temperature == 0:
+                    new = logits.argmax(-1, keepdim=True)
+                else:
+                    new = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+                tokens = torch.cat([tokens, new], 1)
+        finally:
+            self.train(was_training)
+        return tokens
+
+
 def _mlp(d_input: int, d_hidden: int, n_labels: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(d_input, d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels))
 
@@ -182,8 +267,7 @@ def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
     shape, device = x.shape[:2], x.device
     is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
     if not is_bool or selected.shape != shape or selected.device != device:
-        expected = f"selected as a bool tensor of shape {tuple(shape)} on {device}"
-        raise SbmtError(expected, describe(selected), "give one entry per token, True = asked about")
+        raise SbmtError(f"selected must be a bool tensor {tuple(shape)} on {device}, got {describe(selected)}")
     if mask is not None and (n_padding := int((selected & ~mask).sum())):
-        raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")
+        raise SbmtError(f"selected must leave padding out, but {n_padding} selected tokens are padding")
     return x[selected]

@@ -146,11 +146,11 @@ class Stranger(SBMAttention):
 @pytest.mark.parametrize(
     ("model", "arguments", "words"),
     [
-        (lambda: Strange(), {}, "got Strange"),
-        (lambda: Stranger(4, 2), {"density": 0.1}, "got Stranger"),
+        (lambda: Strange(), {}, "Strange is no model"),
+        (lambda: Stranger(4, 2), {"density": 0.1}, "Stranger is no model"),
         (lambda: encoder("sbm"), {}, "density="),
-        (lambda: encoder("sbm"), {"density": 1.5}, r"density in \[0, 1\]"),
-        (lambda: encoder("sbm"), {"density": float("nan")}, r"density in \[0, 1\]"),
+        (lambda: encoder("sbm"), {"density": 1.5}, r"density must be in \[0, 1\]"),
+        (lambda: encoder("sbm"), {"density": float("nan")}, r"density must be in \[0, 1\]"),
         (lambda: encoder(), {"batch": 0}, "batch ≥ 1"),
     ],
 )
@@ -163,7 +163,7 @@ def test_what_cannot_be_counted_is_refused(model, arguments, words):
 def test_an_unknown_attention_inside_a_model_is_not_free():
     model = encoder()
     model.blocks[0].attention.attention = Strange()
-    with pytest.raises(SbmtError, match=r"of the library at blocks\.0\.attention\.attention, got Strange: not counted"):
+    with pytest.raises(SbmtError, match=r"Strange at blocks\.0\.attention\.attention"):
         count_operations(model, N)
 
 

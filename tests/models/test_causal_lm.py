@@ -138,8 +138,11 @@ def test_what_cannot_be_decoded_is_refused():
             layer(*[x[:1]] * 3, cache=cache)
     with pytest.raises(SbmtError, match=r"torch.no_grad\(\) with a cache, got gradients on"):
         layer(x, x, x, cache=Cache())
-    with pytest.raises(SbmtError, match="causal attention in every block, got SBMAttention"):
+    with pytest.raises(SbmtError, match="SBMAttention in the encoder is not causal"):
         CausalLM(Encoder(11, 64, n_clusters=5, **SIZES))
+    model = make_model("none", attention="full", transform_heads=lambda query, key: (query, key))
+    with pytest.raises(SbmtError, match="transform_heads that takes first="):
+        model.generate(ids(), 2)
     model = make_model(attention="full")
     for options, words in (({"temperature": -1.0}, "temperature"), ({"top_k": 0}, "top_k"), ({"n_new": 0}, "n_new")):
         with pytest.raises(SbmtError, match=words):

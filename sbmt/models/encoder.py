@@ -173,7 +173,8 @@ class Encoder(nn.Module):
             x = x + self.position_embedding.weight[first : first + x.shape[1]]
         x = self.dropout(x)
         padding, attention = None if mask is None else ~mask, []
-        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+        of_blocks: Sequence[Cache | None] = caches or [None] * len(self.blocks)
+        for block, cache in zip(self.blocks, of_blocks, strict=True):
             x, attended = block(x, padding, generator=generator, return_edges=return_edges, cache=cache)
             attention.append(attended)
         return ModelOutput(self.norm(x), tuple(attention))

@@ -19,6 +19,7 @@ from sbmt.types import AttentionOutput
 if TYPE_CHECKING:
     from sbmt import cost as cost
     from sbmt import experiments as experiments
+    from sbmt import testing as testing
     from sbmt.attention import EdgeAttention as EdgeAttention
 
 __version__ = "0.1.0"
@@ -52,12 +53,12 @@ __all__ = [
     "straight_through_gate",
 ]
 
-_ON_DEMAND = ("cost", "experiments")
+_ON_DEMAND = ("cost", "experiments", "testing")
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for a module
 
     def __getattr__(name: str) -> ModuleType | type:
-        """Imports ``sbmt.cost`` and the like when they are first asked for, so that ``import sbmt`` stays light."""
+        """Imports ``sbmt.testing`` and the like when they are first asked for, so that ``import sbmt`` stays light."""
         if name == "EdgeAttention":
             return sbmt.attention.EdgeAttention
         if name in _ON_DEMAND:

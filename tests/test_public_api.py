@@ -109,7 +109,7 @@ def test_the_error_is_a_value_error_of_parts_or_a_sentence():
     assert str(sbmt.SbmtError("draw a square,\nnot a circle")) == "draw a square,\\nnot a circle"
 
 
-PARTS = ["cost", "experiments"]
+PARTS = ["cost", "experiments", "testing"]
 HEAVY = ["matplotlib", "typer", "rich", "safetensors", "lightning", "pytorch_lightning"]
 HEAVY += ["cffi", "torch_geometric", "torch._dynamo"]
 
@@ -120,9 +120,9 @@ def test_importing_the_library_stays_light_and_parts_come_when_they_are_asked_fo
 import sys, sbmt
 print([name for name in {HEAVY} if name in sys.modules])
 print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
-print(sbmt.cost.count_operations.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
+print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
 """
-    assert printed(code) == ["[]", "[] []", f"count_operations {[f'sbmt.{name}' for name in PARTS]}"]
+    assert printed(code) == ["[]", "[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
 
 
 def test_nobody_waits_for_torch_s_compiler_who_does_not_compile():

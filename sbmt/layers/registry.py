@@ -62,7 +62,7 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
 
     Args:
         name: Letters, digits and underscores, and not one of the library's own. Yours may be registered again.
-        attention: The class, whose layers are called as :class:`~sbmt.SBMAttention` is.
+        attention: The class; see :func:`sbmt.testing.check_attention`.
 
     Raises:
         SbmtError: If the name is taken or no identifier, or the class no ``nn.Module``.

@@ -1,4 +1,4 @@
-"""What baselines do, besides what tests/test_every_attention.py asks of all."""
+"""What baselines do, besides what the conformance kit asks of every attention."""
 
 import pytest
 import torch

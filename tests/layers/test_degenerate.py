@@ -1,16 +1,16 @@
-"""Nothing to attend, where tests/test_every_attention.py does not look."""
+"""Nothing to attend, where the conformance kit does not look."""
 
 import pytest
 import torch
 
 from sbmt.layers import MultiHeadAttention
 from tests.layers.inputs import seeded
-from tests.test_every_attention import CASES
+from tests.testing.passing import PASSING
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PASSING)
 def test_a_batch_of_padding_through_the_projections(name):
-    settings = dict(CASES[name])
+    settings = dict(PASSING[name])
     layer = MultiHeadAttention(8, 2, attention=settings.pop("name"), **settings)
     x = torch.randn(3, 5, 8, generator=seeded())
     output, attended = layer(x, x, x, torch.ones(3, 5, dtype=torch.bool))

@@ -1,0 +1,276 @@
+"""Checks of what holds of every attention behind the library's interface, for ours and for anybody's."""
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sbmt.errors import SbmtError, check_sizes
+
+STANDARD_ERRORS = 6.0  # between two means: some 2e-9 a number, far above what all numbers together could reach
+
+
+class Tokens(NamedTuple):
+    """What an attention is given; in masks, True is a real token."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    query_mask: Tensor
+    key_mask: Tensor
+
+    def leaves(self) -> "Tokens":
+        """The same, with gradients."""
+        return Tokens._make([*(x.clone().requires_grad_() for x in self[:3]), *self[3:]])
+
+
+Reading = tuple[Tokens, Callable[[Any], Tensor]]  # what an attention is given, and what is read off its output
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """An attention under test, and what the checks need to know of it."""
+
+    module: nn.Module
+    n_heads: int
+    d_head: int
+    n_tokens: int
+    n_draws: int
+
+    def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Tokens:
+        """Examples in which so many tokens are real, normally distributed and the same at every call."""
+        where = next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
+        shape = (3, len(n_real), self.n_heads, self.n_tokens, self.d_head)
+        tensors = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(where, dtype)
+        mask = torch.arange(self.n_tokens, device=where) < torch.tensor(n_real, device=where)[:, None]
+        return Tokens._make([*tensors, mask, mask])
+
+    def padded(self, dtype: torch.dtype = torch.float32) -> Tokens:
+        """Three examples: without padding, with two padded tokens, and with a single real token."""
+        return self.tokens(self.n_tokens, self.n_tokens - 2, 1, dtype=dtype)
+
+    def attend(self, tokens: Tokens, seed: int | None = 0, *, return_edges: bool = False) -> Any:
+        """The module's output for a generator that starts from ``seed``, or without a generator."""
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        masks = {"query_mask": tokens.query_mask, "key_mask": tokens.key_mask}
+        return self.module(*tokens[:3], **masks, generator=generator, return_edges=return_edges)
+
+    def modes(self) -> "list[Subject]":
+        """Copies in eval mode and in training mode."""
+        return [replace(self, module=copy.deepcopy(self.module).train(mode)) for mode in (False, True)]
+
+    def is_random(self) -> bool:
+        """Whether the seed changes what it returns."""
+        first, *others = (self.attend(self.padded(), seed).values for seed in range(8))
+        return not all(_is_close(first, other, 1e-6) for other in others)
+
+    def expect_same(self, rule: str, first: Reading, second: Reading) -> None:
+        """Raises SbmtError unless two readings agree: for one seed, or else in their means over many seeds."""
+
+        def draw(reading: Reading, seed: int) -> Tensor:
+            return reading[1](self.attend(reading[0], seed)).detach().double()
+
+        if _is_close(draw(first, 0), draw(second, 0)):
+            return
+        seeds = range(1, 1 + self.n_draws)
+        draws = torch.stack([torch.stack([draw(first, -seed), draw(second, seed)]) for seed in seeds])
+        (one, other), spread = draws.mean(0), draws.var(0).sum(0)
+        allowed = STANDARD_ERRORS * (spread / self.n_draws).sqrt() + 1e-4 * (1 + one.abs())
+        off = (one - other).abs()
+        _expect((off <= allowed).all(), f"{rule} (means over {self.n_draws} draws differ by {float(off.max()):.3g})")
+
+
+def _expect(holds: Any, rule: str) -> None:
+    if not bool(holds):
+        raise SbmtError(rule)
+
+
+def _is_close(one: Tensor, other: Tensor, tol: float = 1e-4) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, rtol=tol, atol=tol)
+
+
+def _numbers(out: Any, example: slice = slice(None), n: int | None = None) -> Tensor:
+    """Values and densities in a row, of some examples and the first n queries."""
+    return torch.cat([x[example].flatten() for x in (out.values[:, :, :n], out.density, out.expected_density)])
+
+
+def check_outputs(subject: Subject) -> None:
+    """Outputs have the shape, type and device that follow from the queries."""
+    for dtype in (torch.float32, torch.float64):
+        typed = replace(subject, module=copy.deepcopy(subject.module).to(dtype))
+        query, *_ = tokens = typed.padded(dtype)
+        out = typed.attend(tokens)
+        _expect(out.values.dtype == dtype, f"values must have the type of the inputs, {dtype}, got {out.values.dtype}")
+        for name, n_axes in {"values": 4, "density": 2, "expected_density": 2}.items():
+            found = getattr(out, name)
+            got, wanted = (tuple(found.shape), found.device), (tuple(query.shape[:n_axes]), query.device)
+            _expect(got == wanted, f"{name} must have shape and device {wanted}, got {got}")
+
+
+def check_density(subject: Subject) -> None:
+    """The density is the share of real pairs that are edges, 0 where there is no pair."""
+    tokens = subject.tokens(subject.n_tokens, subject.n_tokens - 2, 0)
+    n_pairs = tokens.key_mask.sum(1).square().clamp(min=1)[:, None]
+    for seed in range(8):
+        out = subject.attend(tokens, seed, return_edges=True)
+        counted = out.edges.to_dense().sum((2, 3)).double() / n_pairs
+        is_right = _is_close(out.density.double(), counted, 1e-5)
+        rule = "density must be the share of real pairs that are edges, and 0 where there are none"
+        _expect(is_right, f"{rule}: {counted.tolist()}, got {out.density.tolist()}")
+        is_share = (out.expected_density >= 0) & (out.expected_density <= 1)
+        _expect(is_share.all(), f"expected_density must be in [0, 1], got {out.expected_density.tolist()}")
+
+
+def check_edges(subject: Subject) -> None:
+    """Edges come where they are asked for, join real tokens, and are all that a query reads."""
+    tokens = subject.padded()
+    out = subject.attend(tokens, return_edges=True)
+    is_asked = out.edges is not None and subject.attend(tokens).edges is None
+    _expect(is_asked, "edges must be returned with return_edges=True, and only then")
+    dense = out.edges.to_dense()
+    is_pair = tokens.query_mask[:, None, :, None] & tokens.key_mask[:, None, None, :]
+    _expect(not (dense & ~is_pair).any(), "edges must join real tokens, but one is at padding")
+    for j in range(subject.n_tokens):
+        value = tokens.value.clone()
+        value[:, :, j] += 10.0
+        changed, others = subject.attend(tokens._replace(value=value)).values, ~dense[..., j]
+        is_unread = _is_close(changed[others], out.values[others])
+        _expect(is_unread, f"edges must list every key that a query reads, but one reads key {j} without an edge")
+
+
+def check_padding(subject: Subject) -> None:
+    """What padded tokens hold changes nothing, in training too, and padded queries give zeros."""
+    n = subject.n_tokens
+    is_query, is_key = (torch.arange(n, device=subject.padded().query.device).expand(3, n) != i for i in (0, n - 1))
+    inputs = [subject.padded()]
+    with suppress(SbmtError):  # where each token is query and key at once, two masks may be refused
+        subject.attend(apart := inputs[0]._replace(query_mask=is_query, key_mask=is_key))
+        inputs.append(apart)
+    for tokens in inputs:
+        masks = (tokens.query_mask, tokens.key_mask, tokens.key_mask)
+        hidden = (torch.where(m[:, None, :, None], x, 1e4 * x.flip(0)) for m, x in zip(masks, tokens[:3], strict=True))
+        other = Tokens._make([*hidden, *tokens[3:]])
+        for mode in subject.modes():
+            at_padding = mode.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
+            _expect((at_padding == 0).all(), "values must be zero at padded queries: zero them by query_mask")
+            rule = "what padded tokens hold must change nothing: mask them before the softmax and before any sum"
+            mode.expect_same(rule, (tokens, _numbers), (other, _numbers))
+
+
+def check_company(subject: Subject) -> None:
+    """An example gives alone and without its padding what it gives padded, between two others."""
+    n, tokens = subject.n_tokens - 2, subject.padded()
+    alone = Tokens(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
+    rule = "an example must give the same padded in a batch as alone: let no sum, mean or maximum run over the batch"
+    subject.expect_same(rule, (alone, _numbers), (tokens, lambda out: _numbers(out, slice(1, 2), n)))
+
+
+def check_finite(subject: Subject) -> None:
+    """Outputs and gradients are finite for empty rows, padding alone and single tokens, in training too."""
+    n = subject.n_tokens
+    single = replace(subject, n_tokens=1).tokens(1, 1)
+    for tokens in (subject.tokens(n, n, n), subject.padded(), subject.tokens(n, 0, 0), subject.tokens(0, 0), single):
+        given = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens"
+        for mode in subject.modes():
+            leaves = tokens.leaves()
+            for seed in range(8):
+                out = mode.attend(leaves, seed, return_edges=True)
+                _expect(_numbers(out).isfinite().all(), f"outputs must be finite for {given}: give zeros to empty rows")
+                loss = (out.values * leaves.value.detach().flip(2)).sum() + _numbers(out).sum()
+                if loss.requires_grad:
+                    loss.backward()
+            for x in (*leaves[:3], *mode.module.parameters()):
+                rule = f"gradients must be finite for {given}: mask before dividing or exponentiating, not after"
+                _expect(x.grad is None or x.grad.isfinite().all(), rule)
+
+
+def check_gradients(subject: Subject) -> None:
+    """Gradients reach what is attended, and are those of finite differences: to values alone where masks are drawn."""
+    leaves = subject.padded().leaves()
+    out = subject.attend(leaves, return_edges=True)
+    if out.values.requires_grad:
+        (out.values * leaves.query.detach().flip(2)).sum().backward()
+    query, key, value = (torch.zeros_like(x) if x.grad is None else x.grad for x in leaves[:3])
+    is_attended = out.edges.to_dense()  # batch heads queries keys
+    reaches = (value[is_attended.any(2)] != 0).any(-1).all()
+    _expect(reaches, "a gradient must reach the value of every attended key: do not detach the values")
+    chosen = (is_attended.sum(-1) <= 1).all() or (query != 0).any() or (key != 0).any()  # a single key has weight 1
+    _expect(chosen, "a gradient must reach queries or keys: do not detach the scores")
+    few = replace(subject, module=copy.deepcopy(subject.module).double(), n_tokens=min(4, subject.n_tokens))
+    tokens = few.tokens(few.n_tokens - 1, dtype=torch.float64)
+    inputs = (*tokens[:2], tokens.value.requires_grad_()) if subject.is_random() else tokens.leaves()[:3]
+    try:
+        torch.autograd.gradcheck(lambda *x: few.attend(Tokens._make([*x, *tokens[3:]]), 7).values, inputs)
+    except (RuntimeError, ValueError) as error:
+        raise SbmtError(f"gradients must be those of finite differences: {error}") from error
+
+
+def check_generator(subject: Subject) -> None:
+    """The generator, or ``torch.manual_seed`` without one, governs all that is random, and nothing else does."""
+    tokens, given, free = subject.padded(), [], []
+    for seed in (*range(8), 0):
+        state = torch.manual_seed(seed).get_state()
+        given.append(subject.attend(tokens, 3).values)
+        is_untouched = torch.equal(state, torch.get_rng_state())
+        _expect(is_untouched, "draw from the generator that is given: torch's own must not move then")
+        free.append(subject.attend(tokens, None).values)
+    _expect(all(_is_close(given[0], x, 1e-5) for x in given), "one seed must give one output: keep no state")
+    is_repeated = _is_close(free[0], free[-1], 1e-5)
+    _expect(is_repeated, "without a generator, draw from torch's: torch.manual_seed must repeat the values")
+    is_free = not all(_is_close(free[0], other, 1e-6) for other in free)
+    _expect(is_free == subject.is_random(), "values must be as random with a generator as without one")
+
+
+_ALL = (check_outputs, check_density, check_edges, check_padding, check_company)
+_ALL += (check_finite, check_gradients, check_generator)
+CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("check_"): check for check in _ALL}
+"""Checks by name; each raises SbmtError if the attention does not do what the check's docstring says."""
+
+
+def check_attention(
+    module: nn.Module, *, n_heads: int | None = None, d_head: int | None = None, n_tokens: int = 6, n_draws: int = 128
+) -> list[str]:
+    """Checks that an attention obeys the rules that all attentions of the library obey.
+
+    The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
+    returns what :class:`~sbmt.AttentionOutput` holds. Copies are checked, and the verdict is the same every time.
+
+    Args:
+        module: Any attention with that interface, ours or not.
+        n_heads: Heads of the inputs; None takes the module's ``n_heads``.
+        d_head: Their width; None takes the module's ``d_head``.
+        n_tokens: Tokens of the inputs, at least 3.
+        n_draws: Calls per mean where outputs are random, at least 2.
+
+    Returns:
+        The names of the checks, all of which it passed.
+
+    Raises:
+        SbmtError: If a check fails; it lists every check that did, and what is wrong.
+
+    Example:
+        >>> from sbmt import build_attention
+        >>> len(check_attention(build_attention("full", d_head=4, n_heads=2)))
+        8
+    """
+    _expect(isinstance(module, nn.Module), f"an attention must be a torch.nn.Module, got {type(module).__name__}")
+    n_heads, d_head = n_heads or getattr(module, "n_heads", 2), d_head or getattr(module, "d_head", 4)
+    check_sizes(n_heads=n_heads, d_head=d_head)
+    _expect(n_tokens >= 3, f"n_tokens must be at least 3, since two of an example are padded, got {n_tokens}")
+    _expect(n_draws >= 2, f"n_draws must be at least 2, got {n_draws}")
+    failed = []
+    for name, check in CHECKS.items():
+        with torch.random.fork_rng(), torch.enable_grad():
+            torch.manual_seed(0)  # for dropouts of PyTorch's own
+            try:
+                check(Subject(copy.deepcopy(module).eval(), n_heads, d_head, n_tokens, n_draws))
+            except SbmtError as error:
+                failed.append(f"{name}: {error}")
+            except Exception as error:  # a module under test may raise anything
+                failed.append(f"{name}: it must return an output, but raised {type(error).__name__}: {error}")
+    _expect(not failed, f"{type(module).__name__} fails {len(failed)} of {len(CHECKS)} checks; {'; '.join(failed)}")
+    return list(CHECKS)

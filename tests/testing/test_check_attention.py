@@ -1,0 +1,75 @@
+"""The conformance kit passes what is right, and names what is wrong."""
+
+import copy
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from sbmt import SbmtError, build_attention
+from sbmt.layers.registry import ATTENTIONS
+from sbmt.testing import CHECKS, check_attention
+from tests.testing.broken_attentions import BROKEN, Honest, broken
+from tests.testing.passing import PASSING
+
+pytestmark = pytest.mark.bad_input  # some of what the kit gives; shape checks would take three quarters of the time
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_ours_pass(name):
+    module = build_attention(**PASSING[name], d_head=4, n_heads=2)
+    before, state = copy.deepcopy(module.state_dict()), torch.get_rng_state()
+    assert check_attention(module, n_draws=24) == list(CHECKS)
+    assert torch.equal(state, torch.get_rng_state()) and module.training
+    assert all(torch.equal(before[key], tensor) for key, tensor in module.state_dict().items())
+
+
+def test_every_name_is_among_them():
+    assert {settings["name"] for settings in PASSING.values()} == set(ATTENTIONS)
+
+
+@pytest.mark.parametrize("is_random", [True, False])
+def test_anothers_attention_passes_whatever_the_global_seed(is_random):
+    for seed in (0, 5):
+        torch.manual_seed(seed)
+        check_attention(Honest(is_random))
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_wrong_is_named(name):
+    attention, checks = broken(name)
+    with pytest.raises(SbmtError) as told:
+        check_attention(attention)
+    assert checks <= set(re.findall(r"; (\w+): ", str(told.value)))
+
+
+def test_each_check_finds_something():
+    assert set.union(*(checks for checks, *_ in BROKEN.values())) == set(CHECKS)
+
+
+def test_all_that_is_wrong_is_told_in_one_error():
+    with pytest.raises(SbmtError, match="Broken fails 3 of 8 checks; .*edges: .*padding: .*company: "):
+        check_attention(broken("leaks padding")[0])
+
+
+def test_sizes_are_those_given():
+    check_attention(build_attention("full", d_head=5, n_heads=3), n_heads=1, d_head=2, n_tokens=9)
+
+
+class Refuses(nn.Module):
+    def forward(self, *tensors, **arguments):
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    "module, settings, words",
+    [
+        (Refuses(), {}, "not today"),
+        (lambda x: x, {}, "torch.nn.Module"),
+        (Honest(), {"n_tokens": 2}, "n_tokens"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(module, settings, words):
+    with pytest.raises(SbmtError, match=words):
+        check_attention(module, **settings)

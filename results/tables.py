@@ -514,13 +514,3 @@ def cost_machine() -> str:
     """On what memory was measured."""
     about = load("costs")["manifest"]
     return f"Measured on {about['machine']}, one thread, torch {about['torch']}, {about['date']}."
-
-
-def paper_claims_table() -> str:
-    """Claims of Tables 5 and 6 about time, beside our counts."""
-    rows = []
-    for one in load("costs")["claims"].values():
-        exponents = ", ".join(f"{letter} {claim} → {ours:.2f}" for letter, (claim, ours) in one["exponents"].items())
-        more, less = (", ".join(one[name]) or LEFT_OUT for name in ("beyond", "unused"))
-        rows.append((one["title"], f"O({one['claimed']})", exponents, more, less))
-    return grid(("", "claimed", "exponents", "not in the claim", "not needed"), rows)

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,8 +30,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     Exit codes: 2 after a mistake, or when files cannot be read or written; 130 after Ctrl-C; 143 after SIGTERM, which
     is handled like Ctrl-C, so that no file is left half-written.
     """
-    if handles_sigterm := signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if signal.getsignal(signal.SIGINT) is leave_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(sys.stdout, "reconfigure"):  # file names need not be valid Unicode
@@ -41,12 +39,12 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         app()
     except SbmtError as error:
         _end(name, error, 2)
+    except BrokenPipeError:  # whoever read our output, such as head, has left
+        _discard_output()
+        sys.exit(0)
     except OSError as error:  # among them a full disk behind a redirected stdout
-        _discard(sys.stdout)
-        if isinstance(error, BrokenPipeError):  # whoever read our output, such as head, has left
-            sys.exit(0)
-        file = "the output" if error.filename is None else error.filename
-        _end(name, f"cannot read or write {file}: {error.strerror or error}", 2)
+        _discard_output()
+        _end(name, f"cannot read or write {error.filename or 'the output'}: {error.strerror or error}", 2)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -56,8 +54,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
             raise
         _end(name, "stopped", code)
     finally:
-        if handles_sigterm:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -67,17 +64,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _end(name: str, words: object, code: int) -> NoReturn:
-    if sys.stderr is not None:  # print would take stdout instead
-        with suppress(OSError):
-            print(f"{name}: {words}", file=sys.stderr)
-    _discard(sys.stderr)
+    print(f"{name}: {words}", file=sys.stderr)
     sys.exit(code)
 
 
-def _discard(stream: Any) -> None:
-    """Drops what a stream cannot print: Python would try again at exit, and end with a code of its own."""
+def _discard_output() -> None:
+    """Drops what stdout cannot print: Python would try again at exit, and end with a code of its own."""
     try:
-        if stream is not None:  # closed by the caller
-            stream.flush()
+        sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

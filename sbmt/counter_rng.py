@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -43,17 +44,16 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
         SbmtError: If it is not a generator, or if activation checkpointing would draw from it again in the backward
             pass.
     """
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise SbmtError("a torch.Generator or None", type(generator).__name__, "pass torch.Generator().manual_seed(…)")
     if generator is not None:
+        if not isinstance(generator, torch.Generator):
+            raise SbmtError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
         _check_not_recomputing(generator)
     device = "cpu" if generator is None else generator.device
     low, high = -(1 << 63), (1 << 63) - 1
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
 
 
-_MOST_USED = 64
-_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; older torch has no weak ones
+_used: WeakSet[torch.Generator] = WeakSet()  # outside a backward pass
 
 
 @not_compiled
@@ -65,16 +65,13 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if torch._C._current_graph_task_id() == -1:  # no backward pass is running
-        _used.pop(id(generator), None)
-        _used[id(generator)] = generator
-        for oldest in list(_used)[:-_MOST_USED]:
-            _used.pop(oldest, None)
-    elif id(generator) in _used:
+        _used.add(generator)
+    elif generator in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
-            do = "call torch.manual_seed instead, or make the generator inside the checkpointed function"
-            raise SbmtError("no generator= from outside under activation checkpointing", "one", do)
-        _used.pop(id(generator), None)
+            rule = "activation checkpointing cannot repeat what a generator= from outside gives"
+            raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
+        _used.discard(generator)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)
@@ -90,7 +87,7 @@ def examples_from(first_example: int) -> Iterator[None]:
         SbmtError: If the number is negative or not an integer.
     """
     if not isinstance(first_example, int) or first_example < 0:
-        raise SbmtError("an integer first_example ≥ 0", first_example, "count examples from 0")
+        raise SbmtError(f"first_example must be an integer of at least 0, got {first_example}")
     token = _first_example.set(first_example)
     try:
         yield
@@ -112,7 +109,7 @@ def number_examples(first_example: int, n_examples: int) -> int:
     if isinstance(first_example, int):
         first_example += _first_example.get()
     if not isinstance(first_example, int) or not 0 <= first_example <= WORD - n_examples:
-        raise SbmtError("an integer first_example ≥ 0, all examples below 2³²", first_example, "count examples from 0")
+        raise SbmtError(f"first_example must be an integer in [0, 2³² - {n_examples}], got {first_example}")
     return first_example
 
 

@@ -18,10 +18,10 @@ def printable(text: object) -> str:
 
 
 class SbmtError(ValueError):
-    """Says in one line what was expected, what came instead, and what to do about it.
+    """Says in one line what is wrong with which value, and what to do about it.
 
     Args:
-        expected: What the operation needs, in words.
+        expected: What the operation needs, in words; or, if it is the only argument, the whole message.
         got: What it was given.
         do: What the caller can do.
 
@@ -30,14 +30,17 @@ class SbmtError(ValueError):
         Traceback (most recent call last):
         ...
         sbmt.errors.SbmtError: expected n_clusters >= 1, got 0: ask for at least one cluster
+        >>> raise SbmtError("row_ptr must start at 0 and be non-decreasing, got [1, 2]")
+        Traceback (most recent call last):
+        ...
+        sbmt.errors.SbmtError: row_ptr must start at 0 and be non-decreasing, got [1, 2]
     """
 
-    def __init__(self, expected: str, got: object, do: str) -> None:
-        super().__init__(expected, got, do)
+    def __init__(self, expected: str, got: object = None, do: str | None = None) -> None:
+        super().__init__(*((expected,) if do is None else (expected, got, do)))
 
     def __str__(self) -> str:
-        expected, got, do = self.args
-        return printable(f"expected {expected}, got {got}: {do}")
+        return printable("expected {}, got {}: {}".format(*self.args) if len(self.args) == 3 else self.args[0])
 
 
 def is_integer(x: object) -> bool:

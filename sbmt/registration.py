@@ -23,15 +23,15 @@ def load_plugins() -> None:
         try:
             import_module(name)
         except Exception as error:  # a module may fail in any way while it is imported
-            raise SbmtError("importable modules in SBMT_PLUGINS", f"{name!r} ({error!r})", "correct it") from error
+            raise SbmtError(f"SBMT_PLUGINS names {name!r}, which cannot be imported: {error!r}") from error
 
 
 def add_to(table: dict[str, Any], kind: str, name: str, value: Any, reserved: Collection[str]) -> None:
     """Enters ``value`` under an identifier that the library does not use; a user's name may be entered again."""
-    if not isinstance(name, str) or not name.isidentifier() or name in reserved:
-        kind = f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-        expected = f"a name of letters, digits and _ that the library does not use for {kind}"
-        raise SbmtError(expected, repr(name), "take another")
+    if not isinstance(name, str) or not name.isidentifier():
+        raise SbmtError(f"the name of the {kind} must consist of letters, digits and _, got {name!r}")
+    if name in reserved:
+        raise SbmtError(f"the library has the {kind} {name!r} already: take another name")
     table[name] = value
 
 
@@ -40,5 +40,4 @@ def check_takes(kind: str, function: Callable[..., Any], arguments: Collection[s
     try:
         inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:
-        expected = f"a function called as {kind}({', '.join(arguments)})"
-        raise SbmtError(expected, str(error), "give it these arguments") from error
+        raise SbmtError(f"the function is called as {kind}({', '.join(arguments)}): {error}") from error

@@ -62,10 +62,10 @@ def check_untransformed(*tensors: Any) -> None:
     if torch.compiler.is_compiling():
         return
     if any(isinstance(t, torch.fx.Proxy) for t in tensors):
-        raise SbmtError("tensors", "what torch.fx traces with", "use torch.export or torch.compile to get a graph")
+        raise SbmtError("torch.fx cannot trace this: use torch.export or torch.compile to get a graph")
     if any(isinstance(t, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
-        do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
-        raise SbmtError("tensors outside torch.func", "one that vmap, grad or another transform has wrapped", do)
+        do = "use a batch dimension for vmap, and torch.autograd.grad or backward() for torch.func.grad"
+        raise SbmtError(f"vmap, grad and other transforms of torch.func are not supported: {do}")
 
 
 def not_compiled(function: Callable[P, T]) -> Callable[P, T]:

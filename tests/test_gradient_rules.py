@@ -1,11 +1,10 @@
-"""What algebra promises of the gradient rules, and how the meter answers mistakes."""
+"""What algebra promises of the gradient rules."""
 
 import math
 
 import pytest
 import torch
 
-from sbmt import SbmtError
 from sbmt.experiments.studies.gradient_estimators import measure_estimators
 from tests.gradients_by_hand import PROBABILITY, convex, inputs, linear, wavy
 
@@ -38,26 +37,3 @@ def test_certain_edges_learn_nothing_and_nearly_certain_ones_stay_finite(explora
         for cells in (report.exact, report.mean, report.variance):
             assert (cells[is_certain] == 0).all() and cells.isfinite().all()
         assert math.isfinite(report.draw_cosine) and report.exact[~is_certain].abs().min() > 0
-
-
-QUERY, KEY, VALUE = inputs()
-NAN = torch.full((2, 3), math.nan, dtype=torch.float64)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("replaced, words", [
-    (dict(probability=torch.full((2, 3), 1.5)), r"probability in \[0, 1\].*1.5"),
-    (dict(probability=PROBABILITY.T), r"probability \(2, 3\), got \(3, 2\)"),
-    (dict(probability=NAN), "finite numbers in probability"),
-    (dict(query=QUERY[:, :2]), "keys as wide as queries"),
-    (dict(key=KEY[:2]), "as many values as keys"),
-    (dict(exploration=1.0), "exploration"),
-    (dict(loss=lambda values: values.sum()), r"a differentiable loss of shape \(16,\).*shape \(\)"),
-    (dict(loss=lambda values: (values / values).sum((1, 2))), "a finite loss for every mask"),
-])  # fmt: skip
-def test_mistakes(replaced, words):
-    arguments = dict(query=QUERY, key=KEY, value=VALUE, probability=PROBABILITY, loss=wavy)
-    if words.startswith("a finite"):
-        arguments["probability"] = torch.full((2, 3), 0.5, dtype=torch.float64)  # a query may read zeros
-    with pytest.raises(SbmtError, match=words):
-        measure_estimators(**arguments | replaced)

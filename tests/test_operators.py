@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.testing._internal.optests.generate_tests import OpCheckError
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sbmt import EdgeList, MultiHeadAttention, SBMAttention, build_attention, edge_attention
@@ -71,21 +70,6 @@ def test_operators_keep_torch_s_rules():
             torch.library.opcheck(function, tuple(given))  # which adds up outputs, so they cannot start with integers
         checked.add(function.name())
     assert checked == registered
-
-
-@pytest.mark.parametrize(
-    ("function", "fake", "words"),
-    [
-        (lambda x: x.clone(), lambda x: x.new_empty(x.numel() + 1), "FakeTensor"),
-        (lambda x: x.mul_(2).clone(), torch.empty_like, "mutat"),
-    ],
-)
-def test_a_broken_operator_is_noticed(function, fake, words):
-    name = f"sbmt_tests::{words.lower()}"
-    broken = torch.library.custom_op(name, function, mutates_args=(), schema="(Tensor x) -> Tensor")
-    broken.register_fake(fake)
-    with pytest.raises(OpCheckError, match=words):
-        torch.library.opcheck(broken, (torch.ones(3),))
 
 
 @pytest.mark.parametrize("name", LAYERS)

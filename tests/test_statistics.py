@@ -1,20 +1,14 @@
 """Checks of the checks: what their p-values promise, and how often they all together cry wolf."""
 
 import numpy as np
-import pytest
 
-from tests.statistics import FALSE_ALARM, Judge, binomial_p_values, pair_p_values, pattern_p_value
+from tests.statistics import FALSE_ALARM, Judge, pair_p_values, pattern_p_value
 
 
 def test_all_statistical_tests_together_give_few_false_alarms(request):
     marks = [item.get_closest_marker("statistical") for item in request.session.items]
     total = sum(mark.kwargs["share"] * FALSE_ALARM for mark in marks if mark is not None)
     assert total <= FALSE_ALARM == 1e-6
-
-
-@pytest.mark.parametrize(("count", "p", "expected"), [(0, 0.0, 1.0), (1, 0.0, 0.0), (10, 1.0, 1.0), (9, 1.0, 0.0)])
-def test_certain_and_impossible_cells_allow_no_exception(count, p, expected):
-    assert binomial_p_values(count, 10, p) == expected
 
 
 def test_dependence_is_found_that_leaves_every_cell_its_probability():

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from sbmt.attention.cache import Cache, check_decoding
 from sbmt.attention.dispatch import check_attention_inputs, check_dropout
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import check_sizes
 from sbmt.graph.masks import check_causal, check_mask, count_pairs, zero_padding
 from sbmt.graph.patterns import all_pairs
 from sbmt.types import AttentionOutput, full_precision
@@ -73,13 +73,11 @@ class Baseline(nn.Module):
         if cache is not None:
             check_decoding(self, query_mask, key_mask)
             key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
-        masks = query_mask, key_mask, key_mask
-        check_causal((*query.shape[:3], key.shape[2]), self.causal)
         shape, dtypes = (*query.shape[:3], key.shape[2]), [query.dtype, key.dtype, value.dtype]
+        check_causal(shape, self.causal)
         dtype = reduce(torch.promote_types, [*dtypes, torch.float32] if self.is_precise else dtypes)
-        query, key, value = (
-            zero_padding(x, mask).to(dtype) for x, mask in zip((query, key, value), masks, strict=True)
-        )
+        query = zero_padding(query, query_mask).to(dtype)
+        key, value = (zero_padding(x, key_mask).to(dtype) for x in (key, value))
         dropout = self.dropout if self.training else 0.0
         inputs = Inputs(query, key, value, query_mask, key_mask, dropout, generator, return_edges)
         with full_precision(query) if self.is_precise else nullcontext():
@@ -105,19 +103,3 @@ def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
     """The real keys, or all keys of an example that has none: its softmax stays finite, and is then ignored."""
     return key_mask | ~key_mask.any(-1, keepdim=True)
-
-
-def real_tokens(inputs: Inputs) -> Bool[Tensor, "batch n"]:
-    """Which tokens are real, if each is query and key at once; SbmtError if queries and keys differ in this."""
-    queries, keys = all_real(inputs.query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
-    if not torch.equal(queries, keys):
-        n = queries.shape[1], keys.shape[1]
-        got = f"{n[0]} queries and {n[1]} keys" if n[0] != n[1] else "two masks that differ (None means all real)"
-        raise SbmtError("as many keys as queries, with the same mask", got, "this is self-attention")
-    return queries
-
-
-def directions(x: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes d"]:
-    """Vectors brought to length 1; zeros stay zeros."""
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x / length.masked_fill(length == 0, 1.0)

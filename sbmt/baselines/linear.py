@@ -1,10 +1,16 @@
-"""Linear attention: the features of its kernel are few, so all pairs are read without visiting any."""
+"""Attention by the features of a kernel, few enough to read all pairs without visiting any.
+
+Linear attention has a kernel of its own; Performer estimates the softmax's by random features (FAVOR+).
+"""
+
+from math import log
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.baselines.base import Baseline, Inputs, keys_to_read
+from sbmt.errors import SbmtError, check_sizes
 
 
 class LinearAttention(Baseline):
@@ -41,3 +47,61 @@ class LinearAttention(Baseline):
         read_by_feature = log_key.softmax(2).mT @ value  # batch heads n_features d_value
         values = (log_query + log_key.logsumexp(2, keepdim=True)).softmax(3) @ read_by_feature
         return nn.functional.dropout(values, dropout)
+
+
+def sample_orthogonal_features(n_features: int, d_head: int) -> Float[Tensor, "n_features d_head"]:
+    r"""Random vectors, each $\mathcal N(0, I)$, and orthogonal within each block of ``d_head`` rows.
+
+    They are float64, from PyTorch's global generator of the CPU. A block is a Haar-distributed orthogonal matrix whose
+    rows get the chi-distributed lengths of normal vectors; the last one may be cut. Cost: O(n_features · d_head²).
+    """
+    shapes = (-(-n_features // d_head), d_head, d_head), (n_features, d_head)
+    blocks, rows = (torch.randn(shape, dtype=torch.float64, device="cpu") for shape in shapes)
+    directions, triangle = torch.linalg.qr(blocks)
+    # QR alone prefers some directions: they are uniform only once the triangle's diagonal is made positive.
+    directions = directions * triangle.diagonal(dim1=1, dim2=2).sign()[:, None]
+    return rows.norm(dim=1, keepdim=True) * directions.mT.flatten(0, 1)[:n_features]  # n_features d_head
+
+
+class PerformerAttention(LinearAttention):
+    r"""Softmax attention over all real pairs, estimated with m random features of the exponential kernel.
+
+    $$o_i = \frac{\sum_j \phi(q_i)^\top \phi(k_j)\, v_j}{\sum_j \phi(q_i)^\top \phi(k_j)}, \qquad
+    \phi_f(x) = \frac{1}{\sqrt m} \exp(w_f^\top y - \|y\|^2 / 2) \text{ with } y = x / d^{1/4}.$$
+
+    Where all $w_f \sim \mathcal N(0, I)$, orthogonal or not, $\phi(q)^\top \phi(k)$ has mean $e^{q^\top k / \sqrt d}$.
+    So numerator and denominator are unbiased, but their quotient is not: its error falls as $1/\sqrt m$ and grows fast
+    with the length of queries and keys. Features stay logarithms, so nothing overflows.
+
+    Args:
+        n_features: Random features m; the paper's comparison has 256.
+        dropout: As in :class:`LinearAttention`.
+
+    Attributes:
+        features: w, a buffer ``(n_features, d_head)`` for all heads and examples, drawn at construction and then kept.
+
+    Cost: O(n m d) time, O(n m + m d) memory per head.
+
+    Source: Choromanski et al. (2021), "Rethinking Attention with Performers"; a baseline in the paper's section 5.
+    Deviations: features are never drawn anew, and no epsilon is added to them.
+    """
+
+    features: Tensor
+
+    def __init__(self, d_head: int, n_heads: int, *, n_features: int = 256, dropout: float = 0.0) -> None:
+        super().__init__(d_head, n_heads, dropout=dropout)
+        check_sizes(n_features=n_features)
+        self.n_features = n_features
+        self.register_buffer("features", torch.empty(n_features, d_head))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the features anew."""
+        self.features.copy_(sample_orthogonal_features(self.n_features, self.d_head))
+
+    def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:
+        r"""$\log \phi(x)$ for tokens of width ``d_head``; SbmtError on another width."""
+        if tokens.shape[-1] != self.d_head:
+            raise SbmtError(f"queries and keys must have width {self.d_head}, got shape {tuple(tokens.shape)}")
+        features, tokens = self.features.to(tokens.dtype), tokens * self.d_head**-0.25
+        return tokens @ features.mT - tokens.square().sum(-1, keepdim=True) / 2 - log(self.n_features) / 2

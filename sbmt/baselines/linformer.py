@@ -47,9 +47,9 @@ class LinformerAttention(Baseline):
         """The values; SbmtError on another number of heads, or on more keys than positions."""
         query, key, value, _, _, dropout, *_ = inputs
         if query.shape[1] != self.n_heads:
-            raise SbmtError(f"{self.n_heads} heads", tuple(query.shape), "build the layer for this number of heads")
+            raise SbmtError(f"the layer has {self.n_heads} heads, got queries of shape {tuple(query.shape)}")
         if key.shape[2] > self.n_positions:
-            raise SbmtError(f"at most {self.n_positions} keys", key.shape[2], "shorten the input or raise n_positions")
+            raise SbmtError(f"the layer has n_positions={self.n_positions}, got {key.shape[2]} keys")
         projection = self.projection[:, :, : key.shape[2]].to(key.dtype)  # heads n_projected n_keys
         mixed_keys, mixed_values = projection @ key, projection @ value
         return nn.functional.scaled_dot_product_attention(query, mixed_keys, mixed_values, dropout_p=dropout)

@@ -8,7 +8,6 @@ from torch import nn
 from sbmt.attention.dispatch import check_backend, edge_attention
 from sbmt.baselines.base import Baseline, Inputs
 from sbmt.block_model.model import BlockModel, reweighting_bias
-from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError, describe, is_number
 from sbmt.graph.edges import check_window
 from sbmt.graph.patterns import sliding_window
@@ -50,7 +49,7 @@ class RandomMaskAttention(Baseline):
     ) -> None:
         super().__init__(d_head, n_heads, dropout=dropout, causal=causal)
         if not is_number(mask_density) or not 0 <= mask_density <= 1:
-            raise SbmtError("mask_density in [0, 1]", describe(mask_density), "give an edge probability")
+            raise SbmtError(f"mask_density must be in [0, 1], got {describe(mask_density)}")
         if window is not None:
             check_window(window)
         check_backend(backend)
@@ -67,24 +66,18 @@ class RandomMaskAttention(Baseline):
         query, key, value, query_mask, key_mask, dropout, generator, return_edges = inputs
         batch, heads, n_queries, n_keys = shape = (*query.shape[:3], key.shape[2])
         dtype = torch.promote_types(query.dtype, torch.float32)  # 16 bits would round the probability
-        near = None
+        ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
+        block_matrix = ones[0].new_full((heads, 1, 1), self.mask_density)
+        block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask, causal=self.causal)
+        edges, expected = sample_edges(block_model, generator=generator), block_model.expected_density()
         if self.window is not None:
             near = sliding_window(shape, self.window, query_mask, key_mask, self.causal, device=query.device)
-        if near is not None and self.mask_density == 0:
-            draw_seed(generator)  # so that what is drawn later does not depend on the density
-            edges, expected = near, near.density().to(dtype)
-        else:
-            ones = [query.new_ones(batch, 1, n, 1, dtype=dtype) for n in (n_queries, n_keys)]
-            block_matrix = ones[0].new_full((heads, 1, 1), self.mask_density)
-            block_model = BlockModel(ones[0], block_matrix, ones[1], query_mask, key_mask, causal=self.causal)
-            edges, expected = sample_edges(block_model, generator=generator), block_model.expected_density()
-            if near is not None:
-                share = near.density().to(dtype)
-                edges, expected = edges.union(near), share + (1 - share) * expected
+            share = near.density().to(dtype)
+            edges, expected = edges.union(near), share + (1 - share) * expected
         bias = None
         if self.reweight:
             drawn_with = torch.full_like(edges.keys, self.mask_density, dtype=dtype)
             bias = reweighting_bias(drawn_with.masked_fill(edges.is_near(self.window), 1.0))
-        terms: dict[str, Any] = {"bias": bias, "sink": self.sink, "backend": self.backend, "dropout": dropout}
-        values = edge_attention(query, key, value, edges, generator=generator, **terms)
+        options: dict[str, Any] = {"backend": self.backend, "dropout": dropout, "generator": generator}
+        values = edge_attention(query, key, value, edges, bias=bias, sink=self.sink, **options)
         return AttentionOutput(values, edges.density(), expected, edges if return_edges else None)

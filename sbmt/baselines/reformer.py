@@ -7,9 +7,9 @@ from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from sbmt.baselines.base import Baseline, Inputs, directions, real_tokens
+from sbmt.baselines.base import Baseline, Inputs, all_real
 from sbmt.counter_rng import draw_seed
-from sbmt.errors import check_sizes
+from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import share_of_pairs
 from sbmt.types import AttentionOutput
@@ -81,7 +81,8 @@ def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout
 
     $o^r$ is round r's softmax output, and $z^r$ its log-normaliser. Tokens without a pair get finite numbers.
     """
-    unit = directions(query)
+    length = torch.linalg.vector_norm(query, dim=-1, keepdim=True)
+    unit = query / length.masked_fill(length == 0, 1.0)
     nothing = torch.finfo(query.dtype).min  # not -inf: a round without pairs stays finite, then weighs 0
     outputs, normalisers = [], []
     for queries, keys, is_attended, place in rounds:
@@ -139,7 +140,10 @@ class ReformerAttention(Baseline):
     def attend(self, inputs: Inputs) -> AttentionOutput:
         """Hashes and attends; SbmtError if queries and keys differ in number or in their masks."""
         query, _, value, _, _, dropout, generator, return_edges = inputs
-        is_real = real_tokens(inputs)
+        is_real, is_key = all_real(query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
+        if not torch.equal(is_real, is_key):
+            got = f"{is_real.shape[1]} queries and {is_key.shape[1]} keys"
+            raise SbmtError(f"queries and keys must be the same tokens, under the same mask, got {got}")
         batch, heads, n_tokens, d_head = query.shape
         n_chunk = min(self.n_chunk, n_tokens)
         n_chunks, more = -(-n_tokens // n_chunk), -n_tokens % n_chunk

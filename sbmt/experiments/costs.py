@@ -38,7 +38,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "full-fused": ("full attention, fused kernel", {"attention": "full"}),
     "linear": ("linear", {"attention": "linear"}),
     "reformer": ("Reformer", {"attention": "reformer"}),
-    "routing": ("Routing Transformer", {"attention": "routing"}),
     "performer": ("Performer", {"attention": "performer"}),
     "linformer": ("Linformer", {"attention": "linformer"}),
     "nystromformer": ("Nyströmformer", {"attention": "nystromformer"}),
@@ -110,7 +109,7 @@ def cost_report(
     """Counts operations and measures memory of methods, all if none are named, and of full attention.
 
     Returns:
-        A dictionary for JSON: ``columns``; ``operations``, with ``n_flops`` and ``n_elementwise`` of the ``attention``
+        A dictionary for JSON: ``columns``; ``operations``, with ``n_flops`` of the ``attention``
         alone and of the whole ``model`` for each method and column, or ``missing`` with the reason; and ``memory``, see
         :func:`peak_memory`, which takes some seconds per method and works only on Linux.
     """
@@ -129,7 +128,7 @@ def _operations(method: str, column: Column) -> dict[str, Any]:
         return {"missing": "not counted"}
     count = count_operations(model, column.n, density=column.density)
     both = {"attention": count.attention(), "model": count}
-    return {name: {"n_flops": one.n_flops, "n_elementwise": one.n_elementwise} for name, one in both.items()}
+    return {name: {"n_flops": one.n_flops} for name, one in both.items()}
 
 
 def peak_memory(method: str, columns: Sequence[Column], **settings: Any) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """A drop-in replacement for ``nn.MultiheadAttention`` around any attention of the library."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -220,12 +221,21 @@ class MultiHeadAttention(nn.Module):
 
     def _transform(self, query: Tensor, key: Tensor, first: int | None) -> tuple[Tensor, Tensor]:
         assert self.transform_heads is not None
+        if first is not None:
+            _check_takes_first(self.transform_heads)
         found = self.transform_heads(query, key, **({} if first is None else {"first": first}))
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else x for x in found] if isinstance(found, tuple) else found
         if shapes != [tuple(query.shape), tuple(key.shape)]:
             expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"
             raise SbmtError(expected, shapes, "return both, in the shapes that they came in")
         return found
+
+
+def _check_takes_first(transform_heads: TransformHeads) -> None:
+    """Raises SbmtError unless the function, or the module's ``forward``, takes ``first``, as decoding needs."""
+    taken = inspect.signature(getattr(transform_heads, "forward", transform_heads)).parameters.values()
+    if not any(p.name == "first" or p.kind is p.VAR_KEYWORD for p in taken):
+        raise SbmtError("decoding needs a transform_heads that takes first=, the position of its first token")
 
 
 def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:

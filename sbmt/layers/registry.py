@@ -24,7 +24,6 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "linear": baselines.LinearAttention,
     "linformer": baselines.LinformerAttention,
     "reformer": baselines.ReformerAttention,
-    "routing": baselines.RoutingAttention,
     "performer": baselines.PerformerAttention,
     "nystromformer": baselines.NystromAttention,
     "random_mask": baselines.RandomMaskAttention,

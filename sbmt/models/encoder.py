@@ -105,32 +105,31 @@ class Encoder(nn.Module):
         super().__init__()
         check_dropout(dropout)
         if not is_number(embedding_std) or not 0 <= embedding_std < 1e30:
-            raise SbmtError("embedding_std in [0, 1e30)", embedding_std, "0.02 is usual")
+            raise SbmtError(f"embedding_std must be in [0, 1e30), got {embedding_std}: 0.02 is usual")
         if (vocab_size is None) == (d_input is None):
-            raise SbmtError("either vocab_size or d_input", "neither" if d_input is None else "both", "give one")
+            raise SbmtError(f"give either vocab_size or d_input, got {'neither' if d_input is None else 'both'}")
         optional = {"vocab_size": vocab_size, "d_input": d_input, "max_length": max_length}
         sizes = {name: size for name, size in optional.items() if size is not None}
         check_sizes(d_model=d_model, n_heads=n_heads, n_layers=n_layers, n_ids=n_ids, **sizes)
         if d_model % n_ids:
-            raise SbmtError(f"n_ids that divides d_model {d_model}", n_ids, "change one of them")
+            raise SbmtError(f"n_ids must divide d_model = {d_model}, got {n_ids}")
         if positions is None:
             positions = "none" if max_length is None else "learned"
         check_choice("positions", positions, Positions)
         if positions == "learned" and max_length is None:
-            raise SbmtError("max_length with learned positions", None, "give it, or take rotary positions")
+            raise SbmtError("learned positions need max_length: give it, or take rotary positions")
         if positions == "rotary" and "transform_heads" in arguments:
-            raise SbmtError("rotary positions or transform_heads", "both", "leave one out")
+            raise SbmtError("give either rotary positions or transform_heads, got both")
         self.d_model, self.max_length, self.vocab_size, self.positions = d_model, max_length, vocab_size, positions
         self.token_embedding: nn.Embedding | nn.Linear
         if d_input is None:
             self.token_shape = (n_ids,) if n_ids > 1 else ()
             self.token_embedding = nn.Embedding(sizes["vocab_size"], d_model // n_ids)
-            nn.init.normal_(self.token_embedding.weight, std=embedding_std)
         else:
             self.token_shape = (d_input,)
             self.token_embedding = nn.Linear(d_input, d_model)
-            nn.init.normal_(self.token_embedding.weight, std=embedding_std / d_input**0.5)
             nn.init.zeros_(self.token_embedding.bias)
+        nn.init.normal_(self.token_embedding.weight, std=embedding_std / (d_input or 1) ** 0.5)
         self.position_embedding = None
         if positions == "learned":
             self.position_embedding = nn.Embedding(sizes["max_length"], d_model)
@@ -176,29 +175,26 @@ class Encoder(nn.Module):
         padding, attention = None if mask is None else ~mask, []
         of_blocks: Sequence[Cache | None] = caches or [None] * len(self.blocks)
         for block, cache in zip(self.blocks, of_blocks, strict=True):
-            kept = {} if cache is None else {"cache": cache}
-            x, attended = block(x, padding, generator=generator, return_edges=return_edges, **kept)
+            x, attended = block(x, padding, generator=generator, return_edges=return_edges, cache=cache)
             attention.append(attended)
         return ModelOutput(self.norm(x), tuple(attention))
 
     def _check(self, tokens: Tensor, first: int) -> None:
         """Raises SbmtError unless these are tokens that the model can read."""
-        expected, do = "token ids as an int64", "encode the text first"
-        if self.vocab_size is None:
-            expected, do = "tokens as a floating-point", "give one vector per token"
+        kind = "floating-point" if self.vocab_size is None else "int64"
         is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape
         if is_right:
             is_float, is_id = tokens.is_floating_point(), tokens.dtype in (torch.int32, torch.int64)
             is_right = (is_float if self.vocab_size is None else is_id) and 0 not in tokens.shape
         if not is_right:
             sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
-            raise SbmtError(f"{expected} tensor ({sizes})", describe(tokens), do)
+            raise SbmtError(f"tokens must be a {kind} tensor ({sizes}), got {describe(tokens)}")
         if tokens.device != (device := self.norm.weight.device):
-            raise SbmtError(f"tokens on {device}, where the model is", tokens.device, "move one of them with .to(…)")
+            raise SbmtError(f"tokens must be on {device}, where the model is, got {tokens.device}")
         if self.vocab_size is not None:
             low, high = map(int, torch.aminmax(tokens))
             if low < 0 or high >= self.vocab_size:
-                raise SbmtError(f"token ids in [0, {self.vocab_size})", f"ids from {low} to {high}", "check them")
+                raise SbmtError(f"token ids must be in [0, {self.vocab_size}), got ids from {low} to {high}")
         n = first + tokens.shape[1]
         if self.max_length is not None and n > self.max_length:
-            raise SbmtError(f"at most {self.max_length} tokens", n, "truncate, or raise max_length")
+            raise SbmtError(f"sequences have at most {self.max_length} tokens, got {n}: truncate, or raise max_length")

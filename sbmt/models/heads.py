@@ -1,18 +1,16 @@
 """Heads on an encoder; every model is called as the encoder is, whose ``generator`` and ``return_edges`` it takes."""
 
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
+from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError, check_choice, check_sizes, describe
+from sbmt.errors import SbmtError, check_sizes, describe, is_number
+from sbmt.layers import MultiHeadAttention
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
-
-Pooling = Literal["mean", "first"]
-PairFeatures = Literal["products", "concatenation"]
 
 
 def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> Float[Tensor, "batch d_model"]:
@@ -23,26 +21,30 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
     return values.masked_fill(~mask[..., None], 0.0).sum(1) / count
 
 
-def first_of_real(values: Vectors, mask: Mask) -> Float[Tensor, "batch d_model"]:
-    """The first real token of every example; zeros where there is none."""
-    if mask is None:
-        return values[:, 0]
-    first = values[torch.arange(len(values), device=values.device), mask.int().argmax(1)]  # batch d_model
-    return first.masked_fill(~mask.any(1, keepdim=True), 0.0)
+class Head(nn.Module):
+    """An encoder and what reads its token vectors: checks the encoder and sizes.
 
+    Args:
+        encoder: What encodes the tokens.
+        has_single_ids: Whether each token must be a single id.
+        **sizes: Integers of at least 1.
 
-class _Head(nn.Module):
-    """An encoder and sizes, checked."""
+    Raises:
+        SbmtError: If the encoder is none, reads other tokens, or a size is out of range.
+    """
 
-    def __init__(self, encoder: Encoder, **sizes: int) -> None:
+    def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
         if not isinstance(encoder, Encoder):
-            raise SbmtError("an Encoder", type(encoder).__name__, "build one, and give it to the model")
+            raise SbmtError(f"a model is built on an Encoder, got {type(encoder).__name__}")
+        if has_single_ids and (encoder.vocab_size is None or encoder.token_shape):
+            kind = type(self).__name__
+            raise SbmtError(f"{kind} needs an encoder of tokens with one id each: build it without d_input and n_ids")
         check_sizes(**sizes)
         self.encoder = encoder
 
 
-class SequenceClassifier(_Head):
+class SequenceClassifier(Head):
     """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
 
     Args:
@@ -60,61 +62,43 @@ class SequenceClassifier(_Head):
         return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
-class SentenceClassifier(_Head):
-    r"""Encoder, one vector x per sequence, and an MLP with one hidden layer of tanh.
+class SentenceClassifier(Head):
+    r"""Encoder, mean x over real tokens, and an MLP with one hidden layer of tanh.
 
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
     Args:
-        pooling: Makes x the ``"mean"`` of real tokens, as in the paper's table of settings, or the ``"first"`` of them,
-            as in the pipeline that it uses.
         dropout: Before either linear layer while training, in [0, 1).
 
-    Paper: section 5.3 and Table 7; the head is the pipeline's. Deviation: padding is masked.
+    Paper: section 5.3 and Table 7, which pools by the mean; the head is the pipeline's. Deviation: padding is masked.
     """
 
-    def __init__(self, encoder: Encoder, n_labels: int, *, pooling: Pooling = "mean", dropout: float = 0.0) -> None:
+    def __init__(self, encoder: Encoder, n_labels: int, *, dropout: float = 0.0) -> None:
         super().__init__(encoder, n_labels=n_labels)
-        check_choice("pooling", pooling, Pooling)
         check_dropout(dropout)
         inner, outer = nn.Linear(encoder.d_model, encoder.d_model), nn.Linear(encoder.d_model, n_labels)
-        self.pooling = pooling
         self.head = nn.Sequential(nn.Dropout(dropout), inner, nn.Tanh(), nn.Dropout(dropout), outer)
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n_labels)``."""
         encoded = self.encoder(tokens, mask, **options)
-        pool = mean_of_real if self.pooling == "mean" else first_of_real
-        return ModelOutput(self.head(pool(encoded.values, mask)), encoded.attention)
+        return ModelOutput(self.head(mean_of_real(encoded.values, mask)), encoded.attention)
 
 
-class DualEncoder(_Head):
+class DualEncoder(Head):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
+    The MLP reads $[x, y, x \odot y, x - y]$ and has one hidden layer.
+
     Args:
-        pair_features: ``"products"`` gives the MLP $[x, y, x \odot y, x - y]$ and one hidden layer, as in the pipeline
-            that the paper uses; ``"concatenation"`` gives it $[x, y]$ and two hidden layers, ``d_hidden`` and half of
-            it, as in Long Range Arena's own code.
         is_padded_mean: See :class:`SequenceClassifier`.
 
-    Paper: appendix, retrieval; the head is the pipeline's.
+    Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        n_labels: int,
-        d_hidden: int,
-        *,
-        pair_features: PairFeatures = "products",
-        is_padded_mean: bool = False,
-    ) -> None:
+    def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
-        check_choice("pair_features", pair_features, PairFeatures)
-        self.pair_features, self.is_padded_mean = pair_features, is_padded_mean
-        is_short, d_model = pair_features == "concatenation", encoder.d_model
-        widths = (2 * d_model, d_hidden, max(1, d_hidden // 2)) if is_short else (4 * d_model, d_hidden)
-        self.head = _mlp(*widths, n_labels)
+        self.is_padded_mean, self.head = is_padded_mean, _mlp(4 * encoder.d_model, d_hidden, n_labels)
 
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
@@ -126,15 +110,14 @@ class DualEncoder(_Head):
         """
         for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
-                raise SbmtError(f"{name} of shape (batch, 2, n)", describe(x), "give both documents of each pair")
+                raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
         x, y = mean_of_real(encoded.values, flat, self.is_padded_mean).unflatten(0, (-1, 2)).unbind(1)  # batch d_model
-        parts = [x, y, x * y, x - y] if self.pair_features == "products" else [x, y]
-        return ModelOutput(self.head(torch.cat(parts, -1)), encoded.attention)
+        return ModelOutput(self.head(torch.cat([x, y, x * y, x - y], -1)), encoded.attention)
 
 
-class TokenTagger(_Head):
+class TokenTagger(Head):
     """Encoder and one linear layer.
 
     Args:
@@ -151,7 +134,7 @@ class TokenTagger(_Head):
         return ModelOutput(self.head(_select(encoded.values, selected, mask)), encoded.attention)
 
 
-class MaskedLM(_Head):
+class MaskedLM(Head):
     r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
 
     With x the encoder's vector of a token and $E \in \mathbb{R}^{V \times d}$ the encoder's token embeddings,
@@ -170,9 +153,8 @@ class MaskedLM(_Head):
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
-        if encoder.vocab_size is None or encoder.token_shape:
-            raise SbmtError("an encoder of tokens with one id", "another", "leave d_input and n_ids out")
+        super().__init__(encoder, has_single_ids=True)
+        assert encoder.vocab_size is not None
         d_model = encoder.d_model
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
@@ -191,9 +173,91 @@ class MaskedLM(_Head):
         return ModelOutput(logits, encoded.attention)
 
 
-def _mlp(*d_layers: int) -> nn.Sequential:
-    layers = [layer for sizes in pairwise(d_layers) for layer in (nn.ReLU(), nn.Linear(*sizes))]
-    return nn.Sequential(*layers[1:])
+class CausalLM(Head):
+    r"""Causal blocks, and logits of the next token by the embeddings that read the tokens in.
+
+    $$\operatorname{logits}_i = x_i E^\top,$$
+
+    with $x_i$ the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ the token embeddings.
+
+    Args:
+        encoder: Built with ``causal=True``, of tokens with one id each.
+
+    Raises:
+        SbmtError: If an attention of the encoder is not causal, or its tokens are not ids.
+
+    Example:
+        >>> sizes = dict(d_model=16, d_hidden=32, n_heads=2, n_layers=2)
+        >>> encoder = Encoder(11, None, positions="rotary", preset="fitted", n_clusters=16, causal=True, **sizes)
+        >>> model = CausalLM(encoder)
+        >>> model.generate(torch.tensor([[1, 2, 3]]), 4).shape
+        torch.Size([1, 7])
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder, has_single_ids=True)
+        for module in encoder.modules():
+            if isinstance(module, MultiHeadAttention) and not getattr(module.attention, "causal", False):
+                kind = type(module.attention).__name__
+                raise SbmtError(f"{kind} in the encoder is not causal: build the encoder with causal=True")
+
+    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n, vocab_size)``; ``options`` are those of the encoder."""
+        encoded = self.encoder(tokens, mask, **options)
+        return ModelOutput(encoded.values @ self.encoder.token_embedding.weight.T, encoded.attention)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: Int[Tensor, "batch n"],
+        n_new: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: Generator | None = None,
+    ) -> Int[Tensor, "batch n_all"]:
+        """Continues sequences token by token, each drawn from the softmax of its logits.
+
+        Args:
+            tokens: The beginnings, all of one length.
+            n_new: How many tokens to add, at least 1.
+            temperature: Divides the logits; 0 takes the most likely token.
+            top_k: Leaves all but so many of the most likely tokens out.
+            generator: Source of the masks' seeds and of the tokens.
+
+        Returns:
+            The beginnings and what follows them.
+
+        Masks are those of eval mode. Cost of a token, beyond the layers': that of
+        :func:`~sbmt.layers.decoding.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
+
+        Raises:
+            SbmtError: If an argument is out of range, or sequences grow beyond the encoder's ``max_length``.
+        """
+        check_sizes(n_new=n_new, **({} if top_k is None else {"top_k": top_k}))
+        if not is_number(temperature) or not 0 <= temperature < float("inf"):
+            raise SbmtError(f"temperature must be finite and at least 0, got {describe(temperature)}")
+        caches = [Cache() for _ in self.encoder.blocks]
+        new, was_training = tokens, self.training
+        self.eval()
+        try:
+            for _ in range(n_new):
+                logits = self(new, caches=caches, generator=generator).values[:, -1].float()
+                if top_k is not None and top_k < logits.shape[-1]:
+                    least = logits.topk(top_k).values[:, -1:]
+                    logits = logits.masked_fill(logits < least, -torch.inf)
+                if temperature == 0:
+                    new = logits.argmax(-1, keepdim=True)
+                else:
+                    new = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+                tokens = torch.cat([tokens, new], 1)
+        finally:
+            self.train(was_training)
+        return tokens
+
+
+def _mlp(d_input: int, d_hidden: int, n_labels: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(d_input, d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels))
 
 
 def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -203,8 +267,7 @@ def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
     shape, device = x.shape[:2], x.device
     is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
     if not is_bool or selected.shape != shape or selected.device != device:
-        expected = f"selected as a bool tensor of shape {tuple(shape)} on {device}"
-        raise SbmtError(expected, describe(selected), "give one entry per token, True = asked about")
+        raise SbmtError(f"selected must be a bool tensor {tuple(shape)} on {device}, got {describe(selected)}")
     if mask is not None and (n_padding := int((selected & ~mask).sum())):
-        raise SbmtError("only real tokens selected", f"{n_padding} at padding", "select where the mask is True")
+        raise SbmtError(f"selected must leave padding out, but {n_padding} selected tokens are padding")
     return x[selected]

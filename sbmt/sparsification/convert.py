@@ -85,9 +85,6 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
     if isinstance(attention, nn.MultiheadAttention):
         return _from_torch(name, attention, settings)
     assert isinstance(attention, FullAttention)
-    if attention.is_log_scaled:
-        do = "train it without: a mask's scores are not scaled"
-        raise SbmtError("full attention whose scores are not scaled by ln n", "is_log_scaled=True", do)
     sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout")}
     return build_attention("sbm", **sizes, **settings).train(attention.training)
 

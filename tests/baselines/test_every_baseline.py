@@ -11,7 +11,6 @@ from sbmt.baselines import (
     PerformerAttention,
     RandomMaskAttention,
     ReformerAttention,
-    RoutingAttention,
 )
 from sbmt.errors import SbmtError
 from tests.layers.inputs import seeded, tokens
@@ -24,7 +23,6 @@ SIZES = {
     PerformerAttention: dict(n_features=16),
     RandomMaskAttention: {},
     ReformerAttention: dict(n_chunk=4),
-    RoutingAttention: dict(n_centroids=3),
 }
 
 
@@ -34,14 +32,7 @@ def build(kind, **settings):
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (FullAttention, dict(is_log_scaled=True)),
-        (LinformerAttention, {}),
-        (PerformerAttention, {}),
-        (RandomMaskAttention, dict(sink=True)),
-        (RoutingAttention, {}),
-    ],
+    ("kind", "settings"), [(LinformerAttention, {}), (PerformerAttention, {}), (RandomMaskAttention, dict(sink=True))]
 )
 def test_parameters_are_drawn_anew_as_the_constructor_draws_them(kind, settings):
     layer, other = build(kind, **settings), build(kind, **settings)
@@ -96,24 +87,23 @@ def test_dropout_of_attentions_without_weights_is_on_the_output(kind):
 @pytest.mark.bad_input
 def test_inputs_that_do_not_fit_the_layer_are_refused():
     x = tokens()
-    with pytest.raises(SbmtError, match=r"queries and keys of width 4.*\(2, 3, 8, 3\)"):
+    with pytest.raises(SbmtError, match=r"width 4.*\(2, 3, 8, 3\)"):
         build(PerformerAttention)(x[..., :3], x[..., :3], x)
-    with pytest.raises(SbmtError, match="at most 7 keys, got 8"):
+    with pytest.raises(SbmtError, match="n_positions=7, got 8 keys"):
         build(LinformerAttention, n_positions=7)(x, x, x)
-    with pytest.raises(SbmtError, match=r"3 heads, got \(2, 2, 8, 4\)"):
+    with pytest.raises(SbmtError, match=r"3 heads, got .*\(2, 2, 8, 4\)"):
         build(LinformerAttention)(*[x[:, :2]] * 3)
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("kind", [ReformerAttention, RoutingAttention])
-def test_where_a_token_is_query_and_key_at_once(kind):
-    x, layer, mask = tokens(n=5), build(kind), torch.ones(2, 5, dtype=torch.bool)
+def test_where_a_token_is_query_and_key_at_once():
+    x, layer, mask = tokens(n=5), build(ReformerAttention), torch.ones(2, 5, dtype=torch.bool)
     other = mask & (torch.arange(5) < 3)
     layer(x, x, x, query_mask=mask)  # None means all real, and that is what it says
-    with pytest.raises(SbmtError, match="as many keys as queries, .*got 5 queries and 4 keys"):
+    with pytest.raises(SbmtError, match="the same tokens.*5 queries and 4 keys"):
         layer(x, x[:, :, :4], x[:, :, :4])
     for masks in (dict(query_mask=mask, key_mask=other), dict(key_mask=other), dict(query_mask=other)):
-        with pytest.raises(SbmtError, match="got two masks that differ"):
+        with pytest.raises(SbmtError, match="the same tokens, under the same mask"):
             layer(x, x, x, **masks)
 
 

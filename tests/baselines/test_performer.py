@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from sbmt.baselines.performer import PerformerAttention, sample_orthogonal_features
+from sbmt.baselines.linear import PerformerAttention, sample_orthogonal_features
 from tests.baselines.cases import check_against_twin, masked, same_values_and_gradients
 from tests.layers.inputs import tokens
 

@@ -8,8 +8,6 @@ import torch
 
 from sbmt.attention import edge_attention
 from sbmt.baselines import RandomMaskAttention
-from sbmt.counter_rng import draw_seed
-from sbmt.graph.patterns import sliding_window
 from tests.layers.inputs import seeded, tokens
 from tests.statistics import binomial_p_values, pair_p_values
 
@@ -61,18 +59,6 @@ def test_the_expected_density_is_that_of_window_and_other_pairs(window, mask_den
         expected = float(probability.sum()) / max(1, int(QUERY_MASK[b].sum() * KEY_MASK[b].sum()))
         torch.testing.assert_close(out.expected_density[b], torch.full((3,), expected))
         assert (mask[b] | (probability < 1)).all() and not (mask[b] & (probability == 0)).any()
-
-
-@pytest.mark.parametrize("mask_density", [0.0, 0.3])
-def test_a_mask_takes_one_random_number_whatever_its_density(mask_density):
-    layer, x, generator = RandomMaskAttention(4, 3, mask_density=mask_density, window=2), tokens(4, 3, N), seeded()
-    out = layer(x, x, x, generator=generator, query_mask=QUERY_MASK, key_mask=KEY_MASK, return_edges=True)
-    expected = seeded()
-    draw_seed(expected)
-    assert torch.equal(generator.get_state(), expected.get_state())
-    window = sliding_window((4, 3, N, N), 2, QUERY_MASK, KEY_MASK)
-    assert torch.equal(out.edges.to_dense() & window.to_dense(), window.to_dense())
-    assert (out.edges.n_edges == window.n_edges) == (mask_density == 0)
 
 
 @pytest.mark.parametrize("window", [None, 2])

@@ -31,11 +31,10 @@ SBM = {
 ATTENTIONS = {
     "sbm": SBM,
     "sbm_static": SBM | {"n_positions": (130,)},
-    "full": {"is_log_scaled": (False, True)},
+    "full": {},
     "linear": {},
     "linformer": {"n_positions": (130,), "n_projected": (1, 2, 9)},
     "reformer": {"n_chunk": (1, 2, 9), "n_hashes": (1, 3)},
-    "routing": {"n_centroids": (1, 2, 9)},
     "performer": {"n_features": (1, 2, 9)},
     "nystromformer": {"n_landmarks": (1, 2, 9)},
     "random_mask": {"mask_density": (0.25, 0.0, 1.0, 1e-30)},

@@ -77,7 +77,7 @@ def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_it
         (lambda: build_attention("linformer", d_head=4), "LinformerAttention takes.*got no n_heads, no n_positions"),
         (lambda: make_options("sbm", {"sampler": "x"}), "sampler among 'exact'"),
         (lambda: make_options("sbm", {"n_hops": 1}), r"options of attention 'sbm' \(n_clusters.*got n_hops"),
-        (lambda: register_attention("sbm", Mine), "does not use for an attention, got 'sbm'"),
+        (lambda: register_attention("sbm", Mine), "has the attention 'sbm' already"),
         (lambda: register_attention("yours", dict), "subclass of torch.nn.Module, got type <class 'dict'>"),
     ],
 )

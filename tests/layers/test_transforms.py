@@ -60,7 +60,7 @@ def gradient(attend, x, *, is_checkpointed, use_reentrant=True):
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_a_generator_from_outside_is_refused_under_checkpointing(use_reentrant):
     layer, generator = make(), seeded()
-    with pytest.raises(SbmtError, match=r"no generator= from outside .*torch\.manual_seed"):
+    with pytest.raises(SbmtError, match=r"generator= from outside .*torch\.manual_seed"):
         gradient(
             lambda x: layer(x, x, x, generator=generator)[0],
             torch.randn(2, 30, 8),
@@ -123,7 +123,7 @@ EDGES = EdgeList.from_dense(torch.ones(3, 2, 5, 5, dtype=torch.bool))
 @each_preset
 def test_transforms_of_torch_func_are_refused(transform, preset):
     layer = build_attention("sbm", preset=preset, d_head=8, n_heads=2, n_clusters=4).eval()
-    with pytest.raises(SbmtError, match=r"outside torch\.func.*batch dimension.*backward"):
+    with pytest.raises(SbmtError, match=r"torch\.func.*batch dimension.*backward"):
         transform(layer)
 
 

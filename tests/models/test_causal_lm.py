@@ -31,9 +31,8 @@ def ids(batch=2, n=N):
 
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["rotary", "learned"])
-@pytest.mark.parametrize("settings", [{}, {"is_log_scaled": True}])
-def test_full_attention_from_a_cache_is_full_attention(positions, settings):
-    model = make_model(positions, attention="full", **settings)
+def test_full_attention_from_a_cache_is_full_attention(positions):
+    model = make_model(positions, attention="full")
     expected = model(ids()).values
     caches = [Cache() for _ in model.encoder.blocks]
     found = [model(piece, caches=caches).values for piece in ids().split([7, 1, 1, 5, 1, 15], 1)]
@@ -139,8 +138,11 @@ def test_what_cannot_be_decoded_is_refused():
             layer(*[x[:1]] * 3, cache=cache)
     with pytest.raises(SbmtError, match=r"torch.no_grad\(\) with a cache, got gradients on"):
         layer(x, x, x, cache=Cache())
-    with pytest.raises(SbmtError, match="causal attention in every block, got SBMAttention"):
+    with pytest.raises(SbmtError, match="SBMAttention in the encoder is not causal"):
         CausalLM(Encoder(11, 64, n_clusters=5, **SIZES))
+    model = make_model("none", attention="full", transform_heads=lambda query, key: (query, key))
+    with pytest.raises(SbmtError, match="transform_heads that takes first="):
+        model.generate(ids(), 2)
     model = make_model(attention="full")
     for options, words in (({"temperature": -1.0}, "temperature"), ({"top_k": 0}, "top_k"), ({"n_new": 0}, "n_new")):
         with pytest.raises(SbmtError, match=words):

@@ -105,23 +105,32 @@ IDS, VECTORS = torch.zeros(2, 5, 1, dtype=torch.int64), dict(vocab_size=None, d_
 @pytest.mark.parametrize(
     ("settings", "tokens", "words"),
     [
+        ({}, IDS, r"int64 tensor \(batch, n ≥ 1\), got torch.int64 \(2, 5, 1\)"),
+        ({}, IDS[..., 0].float(), "int64 tensor .*got torch.float32"),
+        ({}, IDS[..., 0] - 1, r"token ids must be in \[0, 11\), got ids from -1"),
+        (dict(max_length=4), IDS[..., 0], "at most 4 tokens, got 5"),
         (dict(n_ids=2), IDS[..., 0], r"n ≥ 1, 2\), got torch.int64 \(2, 5\)"),
         (dict(n_ids=2), IDS.expand(2, 5, 3), r"got torch.int64 \(2, 5, 3\)"),
-        ({}, IDS, r"n ≥ 1\), got torch.int64 \(2, 5, 1\)"),
-        (dict(n_ids=2), IDS.expand(2, 5, 2) + 11, r"token ids in \[0, 11\)"),
+        (dict(n_ids=2), IDS.expand(2, 5, 2) + 11, r"token ids must be in \[0, 11\)"),
         (VECTORS, IDS.expand(2, 5, 3), "floating-point tensor"),
         (VECTORS, torch.zeros(2, 5, 4), r"n ≥ 1, 3\), got torch.float32 \(2, 5, 4\)"),
-        (VECTORS, torch.zeros(5, 3), "one vector per token"),
         (VECTORS, torch.zeros(2, 0, 3), "n ≥ 1"),
         (VECTORS, [[[0.0, 0.0, 0.0]]], "got list"),
-        (VECTORS, torch.zeros(2, 5, 3, device="meta"), "tokens on cpu, where the model is"),
+        (VECTORS, torch.zeros(2, 5, 3, device="meta"), "tokens must be on cpu, where the model is"),
         (dict(vocab_size=None), None, "either vocab_size or d_input, got neither"),
         (dict(d_input=3), None, "either vocab_size or d_input, got both"),
-        (dict(n_ids=3), None, "n_ids that divides d_model 8"),
+        (dict(n_ids=3), None, "n_ids must divide d_model = 8"),
         (dict(n_ids=0), None, "n_ids ≥ 1"),
         (dict(vocab_size=None, d_input=0), None, "d_input ≥ 1"),
     ],
 )
 def test_other_encoders_and_tokens_are_refused(settings, tokens, words):
     with pytest.raises(SbmtError, match=words):
-        make(None, **settings)(tokens)
+        make(**dict(max_length=None) | settings)(tokens)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("mask", [torch.ones(2, 5), [[True] * 5] * 2, torch.ones(2, 4).bool(), torch.ones(5).bool()])
+def test_masks_that_do_not_fit_are_refused(mask):
+    with pytest.raises(SbmtError, match="mask (as a bool tensor|of shape)"):
+        make(None)(IDS[..., 0], mask)

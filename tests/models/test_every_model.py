@@ -18,8 +18,7 @@ MODELS = {  # and the shape of what it says about three inputs
     "tagger": (lambda encoder: TokenTagger(encoder, 4), (3, N, 4)),
     "masked language model": (MaskedLM, (3, N, VOCABULARY)),
     "classifier": (lambda encoder: SequenceClassifier(encoder, 5, d_hidden=6), (3, 5)),
-    "sentences, mean": (lambda encoder: SentenceClassifier(encoder, 4), (3, 4)),
-    "sentences, first": (lambda encoder: SentenceClassifier(encoder, 4, pooling="first"), (3, 4)),
+    "sentences": (lambda encoder: SentenceClassifier(encoder, 4), (3, 4)),
     "pairs": (lambda encoder: DualEncoder(encoder, 4, 6), (3, 4)),
 }
 LENGTHS = torch.tensor([[N, 5], [4, N], [1, 6]])

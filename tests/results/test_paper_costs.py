@@ -1,6 +1,7 @@
 """The paper's tables of costs, beside our counts."""
 
 import json
+import tomllib
 from math import floor
 
 import numpy as np
@@ -8,42 +9,13 @@ import pytest
 from scipy.optimize import linprog
 
 from results.lookup import load
-from results.paper_costs import PAPER, beyond, compare_with_claims
+from results.measure.common import RESULTS
 from sbmt.cost import evaluate
 from sbmt.experiments.costs import DENSITIES, METHODS, REFERENCE, cost_report
 from sbmt.experiments.training.tasks import PAPER as SETTINGS
 
-VERDICTS = compare_with_claims()
+PAPER = tomllib.loads((RESULTS / "paper_costs.toml").read_text("utf-8"))
 FLOPS = {name: dict(zip(DENSITIES, row["flops"], strict=True)) for name, row in PAPER["table_3"].items()}
-TOTAL = PAPER["table_6"]["sbm"]
-
-
-CONFIRMED = ("memberships", "block matrix", "edges", "full", "linear", "linformer", "sbm-algorithm-1")
-
-
-@pytest.mark.parametrize("name", CONFIRMED)
-def test_these_claims_hold_to_the_exponent(name):
-    verdict = VERDICTS[name]
-    assert verdict["beyond"] == verdict["unused"] == []
-    assert all(claimed == counted for claimed, counted in verdict["exponents"].values())
-
-
-def test_these_do_not():
-    assert {"n·k", "k²"} <= set(VERDICTS["sampling"]["beyond"])  # Table 5 writes n·k + k² numbers in O(m + n) time
-    assert VERDICTS["sampling"]["exponents"]["k"] == (0, 2.0)
-    assert VERDICTS["sbm"]["beyond"] == ["n·k²"]  # the exact law costs a term more
-    assert VERDICTS["nystromformer"]["unused"] == ["n·k²"]
-    assert VERDICTS["nystromformer"]["beyond"] == ["k²·d"]  # at most n·k·d: no landmark without a token
-    assert (VERDICTS["performer"]["beyond"], VERDICTS["performer"]["unused"]) == ([], ["k·d²"])
-    assert VERDICTS["reformer"]["exponents"]["n"] == (1, 2.0)  # hashing in one step is quadratic
-    assert {"r·n·s·d", "r·n·c·d"} <= set(VERDICTS["reformer"]["beyond"])
-
-
-def test_table_5_adds_up():
-    for row in PAPER["table_5"].values():
-        assert beyond(row["time"], TOTAL) == []
-    sampling = PAPER["table_5"]["sampling"]
-    assert beyond(sampling["memory"], sampling["time"]) == ["n·k", "k²"] and beyond(sampling["memory"], TOTAL) == []
 
 
 def ratio(name, n):
@@ -74,7 +46,7 @@ def test_table_3_and_table_5_disagree_about_sbm():
 
 
 def test_the_result_file_holds_what_is_counted_today():
-    again = cost_report(has_memory=False) | {"claims": VERDICTS, "paper": PAPER["table_3"]}
+    again = cost_report(has_memory=False) | {"paper": PAPER["table_3"]}
     again, published = json.loads(json.dumps(again)), load("costs")
     assert {name: published[name] for name in again} == again
     assert set(published["memory"]) == set(METHODS)

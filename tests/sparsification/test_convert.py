@@ -168,7 +168,6 @@ def test_subclasses_are_refused(attention):
         (nn.MultiheadAttention(16, 2, add_bias_kv=True), {}, "without add_bias_kv"),
         (nn.MultiheadAttention(16, 2, add_zero_attn=True), {}, "add_zero_attn"),
         (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got one with them in the model"),
-        (sbmt.build_attention("full", d_head=8, n_heads=2, is_log_scaled=True), {}, "not scaled by ln n"),
         (nn.MultiheadAttention(16, 2), {"edges_per_query": 0.0}, "edges_per_query > 0"),
         (nn.MultiheadAttention(16, 2), {"n_cluster": 4}, "n_cluster"),
     ],

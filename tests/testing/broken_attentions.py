@@ -61,10 +61,6 @@ def divide_by_the_spread(self, weights, value):
     return weights @ (value / (1 + variance))
 
 
-def prefer_the_first(self, query, is_pair, generator):
-    return is_pair & (torch.rand(is_pair.shape, generator=generator) < torch.linspace(0.9, 0.1, is_pair.shape[3]))
-
-
 def double_the_gradient(self, weights, value):
     return 2 * (weights @ value) - (weights @ value).detach()
 
@@ -82,10 +78,6 @@ def forward_with_one_mask(self, *tensors, query_mask=None, key_mask=None, **argu
 def draw_by_calls(self, query, is_pair, generator):
     self.n_calls = getattr(self, "n_calls", 0) + 1
     return Honest.draw(self, query, is_pair, torch.Generator().manual_seed(self.n_calls))
-
-
-def first(n, mask):
-    return mask & (torch.arange(mask.shape[3]) < n)
 
 
 weights, mix, draw, densities = Honest.weights, Honest.mix, Honest.draw, Honest.densities
@@ -113,17 +105,13 @@ BROKEN = {
     "zero over zero": (
         {"density"}, "densities", lambda self, m, p: (m.sum((2, 3)) / p.sum((2, 3)), densities(self, m, p)[1])
     ),
-    "looks back only": ({"permutation", "gradients"}, "weights", lambda self, s, m: weights(self, s, m.tril())),
-    "prefers the first": ({"permutation"}, "draw", prefer_the_first),
-    "detaches the value": ({"gradients", "keys"}, "mix", lambda self, w, v: w @ v.detach()),
+    "looks back without saying so": ({"gradients"}, "weights", lambda self, s, m: weights(self, s, m.tril())),
+    "detaches the value": ({"gradients"}, "mix", lambda self, w, v: w @ v.detach()),
     "detaches the scores": ({"gradients"}, "weights", lambda self, s, m: weights(self, s.detach(), m)),
     "doubles the gradient": ({"gradients"}, "mix", double_the_gradient),
     "mixes examples": ({"company"}, "mix", lambda self, w, v: w @ (v + v.mean(0))),
     "hides edges": ({"density", "edges"}, "forward", forward_without_edges),
     "one mask for both": ({"padding"}, "forward", forward_with_one_mask),
-    "drops keys beyond the queries": ({"keys"}, "weights", lambda self, s, m: weights(self, s, first(m.shape[2], m))),
-    "drops keys beyond the sixth": ({"keys"}, "weights", lambda self, s, m: weights(self, s, first(6, m))),
-    "mixes heads": ({"heads"}, "mix", lambda self, w, v: mix(self, w, v.mean(1, keepdim=True).expand_as(v))),
     "swaps query and key": (
         {"padding"}, "weights", lambda self, s, m: weights(self, s.mT if s.shape[2] == s.shape[3] else s, m)
     ),

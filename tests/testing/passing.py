@@ -16,7 +16,6 @@ PASSING = {
     "linear": dict(name="linear"),
     "linformer": dict(name="linformer", n_positions=7, n_projected=3),
     "reformer": dict(name="reformer"),
-    "routing": dict(name="routing", n_centroids=2),
     "performer": dict(name="performer", n_features=5),
     "nystromformer": dict(name="nystromformer"),
     "nystromformer, two landmarks": dict(name="nystromformer", n_landmarks=2),

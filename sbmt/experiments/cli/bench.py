@@ -57,7 +57,7 @@ def cost(
     attention: Annotated[
         list[str] | None,
         typer.Option(
-            help="full-fused, linear, reformer, routing, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
+            help="full-fused, linear, reformer, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
             "sbm-static or random-mask, or one of your own; repeat it for several; all if left out"
         ),
     ] = None,

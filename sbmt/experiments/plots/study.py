@@ -19,7 +19,7 @@ from sbmt.experiments.plots.save import saved_figure
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION
 
 COLOURS = {"full": BLUE, "scratch": BLUE, "sbm": VERMILLION, "no-loops": VERMILLION, "fitted": GREEN}
-COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY, "routing": SKY}
+COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY}
 """By how a trial's name begins; others are grey."""
 _COLUMNS = 4
 _WIDTH, _CURVES, _DOTS = 7.6, 1.4, 3.4  # inches: of the figure, the height of a row of trials, and of the dots below

@@ -156,7 +156,6 @@ _KINDS = (
     Trial("fitted", "fitted", _RECALLED, n_seeds=3),
     FULL,
     _trial("reformer", "Reformer", attention="reformer", n_chunk=16),
-    _trial("routing", "k-means routing", attention="routing", n_centroids=32),
 )
 _RECALL = (
     *_KINDS[:2],
@@ -164,8 +163,6 @@ _RECALL = (
     Trial("window", "window, 9 tokens", WINDOW),
     Trial("window-random", "window and random, its density", WINDOW | {"reweight": True}, "fitted"),
     _KINDS[2],
-    _trial("full-scaled", "full attention, scores × s ln n", attention="full", is_log_scaled=True),
-    _KINDS[3],
     *(
         replace(
             one,

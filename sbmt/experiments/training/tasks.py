@@ -29,7 +29,6 @@ from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, Sample, SequenceFeed, TaskData
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
 from sbmt.models.encoder import Positions
-from sbmt.models.heads import PairFeatures, Pooling
 from sbmt.registration import option
 
 if TYPE_CHECKING:
@@ -305,7 +304,6 @@ class LongRangeConfig(SequenceConfig):
     """A run on a task of Long Range Arena."""
 
     task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
-    pair_features: PairFeatures = option("products", "retrieval: products (x, y, xy, x − y) or concatenation (x, y)")
     quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
 
     tasks = LONG_RANGE_TASKS
@@ -322,10 +320,8 @@ class LongRangeConfig(SequenceConfig):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A classifier of documents, or of pairs of them."""
         encoder, n_classes = self.make_encoder(info["vocab_size"], self.length), len(info["class_names"])
-        shared: dict[str, Any] = {"is_padded_mean": self.quirks}
-        if info["n_documents"] == 2:
-            return DualEncoder(encoder, n_classes, self.d_hidden, pair_features=self.pair_features, **shared)
-        return SequenceClassifier(encoder, n_classes, self.d_hidden, **shared)
+        kind = DualEncoder if info["n_documents"] == 2 else SequenceClassifier
+        return kind(encoder, n_classes, self.d_hidden, is_padded_mean=self.quirks)
 
     def open_data(
         self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
@@ -459,7 +455,6 @@ class GlueConfig(LanguageConfig):
     task: str = option("sst2", f"one of: {', '.join(GLUE_TASKS)}")
     pretrained: str = option("", "folder of the pre-training run to start from; weights drawn anew if left out")
     tokenizer: str = option("", "a tokenizer.json, where no pre-training run brings its own")
-    pooling: Pooling = option("mean", "what the head reads: mean (of all tokens) or first (token)")
     batch_size: int = option(32, "examples per optimiser step, over all devices")
     learning_rate: float = option(3e-5, "AdamW's largest learning rate")
 
@@ -474,7 +469,7 @@ class GlueConfig(LanguageConfig):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A classifier of sentences and pairs of them."""
         encoder = self.make_encoder(info["vocab_size"], self.length)
-        return SentenceClassifier(encoder, len(info["class_names"]), pooling=self.pooling, dropout=self.dropout)
+        return SentenceClassifier(encoder, len(info["class_names"]), dropout=self.dropout)
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
         """The encoder of the pre-training run, if one is named; of a longer position table its first rows."""

@@ -30,7 +30,7 @@ def test_defaults_are_the_papers_table_7():
     mlm = SHARED | dict(task="mlm", data="corpus", batch_size=256, learning_rate=1e-4, steps=50 * 5000)
     assert some(PAPER_MLM, mlm) == mlm
     assert PAPER_MLM.best_by == "loss"
-    glue = SHARED | dict(batch_size=32, learning_rate=3e-5, pooling="mean")
+    glue = SHARED | dict(batch_size=32, learning_rate=3e-5)
     for task in ("sst2", "qqp", "mnli", "qnli"):
         config = GlueConfig(task=task, tokenizer="t.json")
         assert some(config, glue) == glue

@@ -10,11 +10,10 @@ from torch.nn.functional import cross_entropy
 from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.data import BatchStream, ExampleFeed, numbered
+from sbmt.experiments.training.data import BatchStream, ExampleFeed
 from sbmt.experiments.training.lightning_module import TrainingModule
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
-INFO = {"vocab_size": 6, "class_names": ["a", "b"], "n_documents": 1}
 
 
 @pytest.fixture
@@ -86,7 +85,8 @@ def test_scores_are_means_over_examples(make, toy_cache, task, attention):
     """13 examples in batches of 8 and 5; by hand the batches, then plain sums over examples."""
     module, _ = make(task, attention=attention)
     prepared = open_prepared(toy_cache / module.config.data_name)
-    batches = list(BatchStream(ExampleFeed(prepared.splits["test"], module.config.encoding(1)), numbered(13, 8)))
+    feed = ExampleFeed(prepared.splits["test"], module.config.encoding(1))
+    batches = list(BatchStream(feed, feed.in_order(8, None)))
     module.eval()
     with torch.no_grad():
         for batch in batches:

@@ -350,19 +350,13 @@ ANEW = {
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
-    """The paper's settings of fine-tuning, except for those given, with the network of the pre-training run's config.
-
-    ``pretrained`` is that run's folder.
-    """
+    """The paper's settings of fine-tuning, except for those given, with the network of a pre-training run's config."""
     network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 
 def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """A configuration whose steps amount to a number of passes over the examples; None: the paper's, or the reduced.
-
-    The first twentieth of the steps is warm-up, and dev is evaluated after every pass, as in the paper's pipeline.
-    """
+    """Sets steps to a number of passes, a twentieth of them warm-up, and evaluates after each, as in the paper's code."""
     if epochs is None:
         epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
     if epochs < 1:

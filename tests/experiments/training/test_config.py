@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments.training import GlueConfig, LongRangeConfig, MlmConfig, RepeatedTokensConfig
+from sbmt.experiments.training import GlueConfig, LongRangeConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import read_config
 from sbmt.experiments.training.tasks import PAPER, PAPER_MLM, REDUCED_MLM
 from sbmt.layers.registry import make_options
@@ -60,7 +60,6 @@ def glue(**values):
         (repeated, {"learning_rate": float("nan")}, "learning_rate"),
         (repeated, {"preset": "fitted", "density_weight": 0.1}, "density_weight"),
         (repeated, {"density_kind": "magic"}, "density_kind"),
-        (repeated, {"attention": "full", "n_clusters": 4}, "n_clusters"),
         (repeated, {"seed": -1}, "seed"),
         (RepeatedTokensConfig, {"options": 3}, "options"),
         (RepeatedTokensConfig, {"attention": "performer", "options": repeated().options}, "PerformerOptions"),
@@ -69,7 +68,6 @@ def glue(**values):
         (LongRangeConfig, {"dev_examples": 0}, "dev_examples"),
         (LongRangeConfig, {"warmup_steps": 5000}, "warmup_steps"),
         (LongRangeConfig, {"dropout": 1.0}, "dropout"),
-        (MlmConfig, {"task": "sst2"}, "task"),
         (glue, {"pooling": "max"}, "pooling"),
         (glue, {"tokenizer": ""}, "neither"),
         (glue, {"pretrained": "run"}, "both"),

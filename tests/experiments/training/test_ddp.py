@@ -55,10 +55,7 @@ def run_in_two(folder, configs):
 
 @pytest.mark.slow
 def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache, tiny, tiny_mlm, tiny_glue):
-    """Also where one of them has no part of the last batch, and where a layer has buffers that they could wait for.
-
-    The last batch of 13 test examples holds one, that of 14 dev examples two.
-    """
+    """Also where one of them has no part of the last batch, that of 13 test examples."""
     for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
         (tmp_path / prepared.name).symlink_to(prepared)
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path))

@@ -59,7 +59,6 @@ def test_numbers_are_those_of_single_examples(train, task):
     assert found.n_examples == 13
     assert found.accuracy == np.mean(found.predicted.numpy() == found.labels.numpy())
     assert found.loss == pytest.approx(found.losses.mean().item())
-    assert found.density == pytest.approx(found.densities.mean().item())
     assert found.extras["weight"].tolist() == prepared.splits["test"].extras["weight"].tolist()
 
 
@@ -73,7 +72,6 @@ def test_the_seed_decides_the_masks_and_few_are_the_first(train):
     assert not torch.equal(first.densities, other.densities)
     few = evaluate(run, 5)
     torch.testing.assert_close(few.densities, first.densities[:5])
-    torch.testing.assert_close(few.losses, first.losses[:5])
     assert evaluate(run, 10**6).n_examples == 13
 
 
@@ -97,7 +95,6 @@ def test_a_language_model_without_masks_agrees_with_its_own_test(tmp_path, tiny_
     assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
     assert found.metrics == {"perplexity": pytest.approx(exp(run.test.loss), rel=1e-4)}
     assert (found.density, found.expected_density) == (1.0, 1.0) and (found.densities == 1.0).all()
-    assert evaluate(run, n_samples=3, seed=1).loss == pytest.approx(found.loss, rel=1e-5)
 
 
 @pytest.mark.usefixtures("language")

@@ -1,7 +1,6 @@
 """Folders, files and variables that are not what a run expects: one line each, and nothing is lost."""
 
 import json
-import os
 
 import pytest
 
@@ -63,12 +62,3 @@ def test_files_of_others_are_left_alone(tmp_path, name):
     with pytest.raises(SbmtError, match="files of others"):
         fit(TINY, tmp_path)
     assert (tmp_path / name).read_text() == '{"mine": 1}'
-
-
-@pytest.mark.parametrize("name", ["config.json", "result.json", "metrics.csv", "model.safetensors"])
-def test_pipes_are_not_read(tmp_path, name):
-    fit(TINY, tmp_path)
-    (tmp_path / name).unlink()
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(SbmtError, match="regular file"):
-        load_run(tmp_path)

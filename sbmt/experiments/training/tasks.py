@@ -356,7 +356,7 @@ def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) 
 
 
 def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """Sets steps to a number of passes, a twentieth of them warm-up, and evaluates after each, as in the paper's code."""
+    """Sets the steps of so many passes: a twentieth is warm-up, and dev is evaluated after each, as the paper does."""
     if epochs is None:
         epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
     if epochs < 1:

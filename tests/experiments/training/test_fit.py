@@ -56,7 +56,7 @@ def script_dev(monkeypatch):
             collect(module)
             step = module.global_step
             rising = {"accuracy": step / 10, "loss": 10.0 - step}
-            module.scores = replace(module.scores, **rising | {name: values[step]})
+            module.scores = replace(module.scores, **rising | {name: values.get(step, 0.0)})  # 0: the test
 
         monkeypatch.setattr(TrainingModule, "on_test_epoch_end", scripted)
 

@@ -59,7 +59,6 @@ def glue(**values):
         (repeated, {"steps": 1.5}, "steps"),
         (repeated, {"learning_rate": float("nan")}, "learning_rate"),
         (repeated, {"preset": "fitted", "density_weight": 0.1}, "density_weight"),
-        (repeated, {"density_kind": "magic"}, "density_kind"),
         (repeated, {"seed": -1}, "seed"),
         (RepeatedTokensConfig, {"options": 3}, "options"),
         (RepeatedTokensConfig, {"attention": "performer", "options": repeated().options}, "PerformerOptions"),
@@ -70,7 +69,6 @@ def glue(**values):
         (LongRangeConfig, {"dropout": 1.0}, "dropout"),
         (glue, {"pooling": "max"}, "pooling"),
         (glue, {"tokenizer": ""}, "neither"),
-        (glue, {"pretrained": "run"}, "both"),
     ],
 )
 def test_values_out_of_range_are_refused(make, values, word):

@@ -225,8 +225,8 @@ def check_generator(subject: Subject) -> None:
     _expect(is_free == subject.is_random(), "values must be as random with a generator as without one")
 
 
-_ALL = (check_outputs, check_density, check_edges, check_padding, check_company)
-_ALL += (check_finite, check_gradients, check_generator)
+_ALL = [check_outputs, check_density, check_edges, check_padding, check_company]
+_ALL += [check_finite, check_gradients, check_generator]
 CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("check_"): check for check in _ALL}
 """Checks by name; each raises SbmtError if the attention does not do what the check's docstring says."""
 
@@ -258,8 +258,10 @@ def check_attention(
         8
     """
     _expect(isinstance(module, nn.Module), f"an attention must be a torch.nn.Module, got {type(module).__name__}")
-    n_heads, d_head = n_heads or getattr(module, "n_heads", 2), d_head or getattr(module, "d_head", 4)
+    n_heads = getattr(module, "n_heads", 2) if n_heads is None else n_heads
+    d_head = getattr(module, "d_head", 4) if d_head is None else d_head
     check_sizes(n_heads=n_heads, d_head=d_head)
+    assert n_heads is not None and d_head is not None
     _expect(n_tokens >= 3, f"n_tokens must be at least 3, since two of an example are padded, got {n_tokens}")
     _expect(n_draws >= 2, f"n_draws must be at least 2, got {n_draws}")
     failed = []

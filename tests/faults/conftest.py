@@ -13,10 +13,9 @@ from sbmt.experiments.data.glue import glue_files
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.training import tasks
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.generated import GeneratedConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import read_config
-from sbmt.experiments.training.tasks import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
@@ -55,7 +54,7 @@ def made(tmp_path_factory):
 
 
 def save_often(patch):
-    patch.setattr(tasks.GeneratedConfig, "checkpoint_every", 4)
+    patch.setattr(GeneratedConfig, "checkpoint_every", 4)
 
 
 def make(folder, patch):

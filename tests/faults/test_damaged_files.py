@@ -59,7 +59,7 @@ def test_damage_to_an_interrupted_run_is_told(here, name):
     begun = here / f"{name}-begun"
     config = read_config(begun)
     needed = sorted(path.name for path in begun.iterdir() if path.name != "metrics.csv")
-    assert needed == ["best.safetensors"] * config.has_dev + ["config.json", "state.ckpt"]
+    assert needed == ["best.safetensors"] * (not config.is_generated) + ["config.json", "state.ckpt"]
     for file in needed:
         content = (begun / file).read_bytes()
         is_archive = file == "state.ckpt"  # in which some bits, and whatever stands before it, mean nothing

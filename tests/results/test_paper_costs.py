@@ -5,7 +5,6 @@ import tomllib
 from math import floor
 
 import numpy as np
-import pytest
 from scipy.optimize import linprog
 
 from results.lookup import load

@@ -11,8 +11,8 @@ from rich.console import Console
 from sbmt.errors import SbmtError, check_seed, choose
 from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table
 from sbmt.experiments.tables import Table
+from sbmt.experiments.training.generated import GeneratedConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, Run, load_run
-from sbmt.experiments.training.tasks import GeneratedConfig, RepeatedTokensConfig
 from sbmt.samplers import SAMPLERS, sample_edges
 
 

@@ -15,7 +15,8 @@ from sbmt.experiments.files import write_json
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import summary
-from sbmt.experiments.training.tasks import EPOCHS, GLUE_TASKS, SIZES
+from sbmt.experiments.training.generated import SIZES
+from sbmt.experiments.training.tasks import EPOCHS, GLUE_TASKS
 
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]

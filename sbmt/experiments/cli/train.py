@@ -17,26 +17,20 @@ from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.devices import DEVICES, usable_device
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
+from sbmt.experiments.training.generated import RECALL, SIZES, RecallConfig, RepeatedTokensConfig, fitted
 from sbmt.experiments.training.run import Step, read_config
 from sbmt.experiments.training.tasks import (
     EPOCHS,
     LONG_RANGE_TASKS,
     PAPER,
     PAPER_MLM,
-    RECALL,
     REDUCED,
     REDUCED_MLM,
-    SIZES,
     TASK_TITLES,
-    TWINS,
     GlueConfig,
     MlmConfig,
-    RecallConfig,
-    RepeatedTokensConfig,
-    TwinsConfig,
     epochs_of,
     fine_tuning,
-    fitted,
     reduced_settings,
 )
 
@@ -47,9 +41,6 @@ The defaults shown are those of --size demo; --preset fitted trains for longer, 
 RECALLED = """Give the value that was stored with a key, among distractors (associative recall).
 
 Every option of the network starts where full attention learns the task within 200 steps."""
-TWIN = """Mark the crops of photographs whose picture occurs elsewhere in the sequence.
-
-Prepare the photographs first: sbmt data prepare image."""
 REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
 FINE_TUNED = """Fine-tune on a task of GLUE: SST-2, QQP, MNLI or QNLI.
 
@@ -62,7 +53,6 @@ def make_train_app() -> typer.Typer:
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
     _add(app, "repeated-tokens", REPEATED, RepeatedTokensConfig, _repeated_tokens)
     _add(app, RECALL, RECALLED, RecallConfig, RecallConfig().override, "length")
-    _add(app, TWINS, TWIN, TwinsConfig, TwinsConfig().override)
     for task in LONG_RANGE_TASKS:
         make = partial(_reducible, PAPER[task], REDUCED[task])
         _add(app, task, TASK_TITLES[task] + REDUCIBLE + task, type(PAPER[task]), make)

@@ -5,16 +5,8 @@ from typing import Any
 
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.tasks import (
-    REDUCED,
-    REDUCED_MLM,
-    SIZES,
-    TASK_TITLES,
-    RecallConfig,
-    RepeatedTokensConfig,
-    TwinsConfig,
-    fitted,
-)
+from sbmt.experiments.training.generated import SIZES, RecallConfig, RepeatedTokensConfig, fitted
+from sbmt.experiments.training.tasks import REDUCED, REDUCED_MLM, TASK_TITLES
 
 Settings = dict[str, Any]
 
@@ -39,7 +31,6 @@ WINDOW: Settings = {"attention": "random_mask", "mask_density": 0.0, "window": 8
 _DEMO = SIZES["demo"]
 _PAPER = replace(SIZES["paper"], batch_size=64)  # the paper's 256 would take four times as long
 _FAST: Settings = {"learning_rate": 3e-3, "cooldown": 333}
-_LATE: Settings = {"density_start": 500, "density_ramp": 500}
 _FITTED: Settings = {"preset": "fitted", "edges_per_query": 64.0}
 
 
@@ -64,8 +55,6 @@ _DECIDES = (
     _trial("k-16", "k = 16", n_clusters=16),
     *(_trial(f"sampled-{w}", f"λ = {w:g}", density_weight=w) for w in (0.001, 0.01, 0.1)),
     _trial("expected-0.01", "λ = 0.01, expected", density_weight=0.01, density_kind="expected"),
-    *(_trial(f"late-{w}", f"λ = {w:g}, late", density_weight=w, **_LATE) for w in (0.01, 0.1, 0.3)),
-    _trial("late-expected-0.1", "λ = 0.1, late, expected", density_weight=0.1, density_kind="expected", **_LATE),
 )
 _ALL_OF_IT = _FITTED | {"n_clusters": 256}
 _PARTS = (
@@ -80,8 +69,6 @@ _PARTS = (
             ("one-group", "one group of 64", {"n_groups": 1, "n_clusters": 64}),
             ("two-groups", "two groups of 64", {"n_groups": 2, "n_clusters": 128}),
             ("eight-groups", "eight groups of 64", {"n_groups": 8, "n_clusters": 512}),
-            ("dense-steps", "after 200 dense steps", {"dense_steps": 200}),
-            ("schedule", "c falling from 256", {"edges_from": 256.0, "edges_ramp": 1000}),
             ("k-64", "k = 64", {"n_clusters": 64}),
             ("k-576", "k = 576", {"n_clusters": 576}),
             ("c-16", "c = 16", {"edges_per_query": 16.0}),
@@ -139,16 +126,6 @@ def _fresh(length: int, n_chunk: int) -> Study:
     config = _scheduled(RepeatedTokensConfig(fresh_values=True), length, steps=2500, **_WIDE)
     trials = (Trial("fitted", "fitted", _UNSEEN, n_seeds=5), *_controls(n_chunk))
     return Study(f"fresh-{length}", f"fresh values, {length} tokens", config, trials, 2)
-
-
-def _twins() -> Study:
-    sparser = _UNSEEN | {"edges_per_query": 32.0}
-    masks = (
-        Trial("fitted", "fitted", _UNSEEN, n_seeds=3),
-        Trial("fitted-sparser", "fitted, c = 32", sparser, n_seeds=3),
-    )
-    config = _scheduled(TwinsConfig(), 64, steps=2000, **_WIDE)
-    return Study("twins", "twins among photographs", config, (*masks, *_controls(16)), 2)
 
 
 _RECALLED: Settings = {"preset": "fitted", "edges_per_query": 24.0, "n_clusters": 4096}
@@ -293,7 +270,7 @@ STUDIES = {
         Study("decides", "what decides it", _DEMO, _DECIDES, 2),
         *(_fitted(64, 256, n_chunk=16), _fitted(256, 1024, n_chunk=32), _fitted(1024, 2304, n_chunk=32)),
         Study("fitted-parts", "what each part does", _scheduled(_DEMO, 64), _PARTS, 2),
-        *(_fresh(64, n_chunk=16), _fresh(256, n_chunk=32), _twins()),
+        *(_fresh(64, n_chunk=16), _fresh(256, n_chunk=32)),
         Study("recall", "associative recall, 64 tokens", RecallConfig(steps=600, cooldown=200), _RECALL, 2),
         _long_range("listops", _PENALTY, REFORMER),
         *(_long_range(name, _PENALTY) for name in ("text", "retrieval-topics", "image")),

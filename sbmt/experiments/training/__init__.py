@@ -3,33 +3,10 @@
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.generated import SIZES, RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, Run, Scores, Step, load_run
-from sbmt.experiments.training.tasks import (
-    SIZES,
-    GlueConfig,
-    LongRangeConfig,
-    MlmConfig,
-    RecallConfig,
-    RepeatedTokensConfig,
-    TwinsConfig,
-)
+from sbmt.experiments.training.tasks import GlueConfig, LongRangeConfig, MlmConfig
 
-__all__ = [
-    "SHIPPED",
-    "SHIPPED_FITTED",
-    "SIZES",
-    "Evaluation",
-    "GlueConfig",
-    "LongRangeConfig",
-    "MlmConfig",
-    "RecallConfig",
-    "RepeatedTokensConfig",
-    "Run",
-    "Scores",
-    "Step",
-    "TwinsConfig",
-    "build_model",
-    "evaluate",
-    "fit",
-    "load_run",
-]
+__all__ = ["SHIPPED", "SHIPPED_FITTED", "SIZES", "Evaluation", "Run", "Scores", "Step"]
+__all__ += ["GlueConfig", "LongRangeConfig", "MlmConfig", "RecallConfig", "RepeatedTokensConfig"]
+__all__ += ["build_model", "evaluate", "fit", "load_run"]

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sbmt.block_model.fit import DensityKind
-from sbmt.errors import SbmtError, check_choice, check_seed, check_sizes, choose, describe
-from sbmt.experiments.data.prepared import Prepared
+from sbmt.errors import SbmtError, check_choice, check_seed, choose, describe
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.data import TaskData
 from sbmt.layers import SBMAttention
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99  # of Adam, for block models that have a learning rate of their own
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
-ROWS = 200  # rows of training in the table of metrics, unless the task wants one for every step
 UNSAVED = "option_defaults"
-MAY_BE_0 = ("auxiliary_weight", "weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
+MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
 
 Config = TypeVar("Config", bound="TrainingConfig")
@@ -40,22 +38,13 @@ def family_defaults(**values: Any) -> Any:
     return field(default=tuple(values.items()), compare=False, repr=False, metadata={"help": help_})
 
 
-def is_finite(value: Any) -> bool:
-    """Whether a value is a number of Python's own, as JSON holds it, that a floating-point number can be."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and abs(value) <= sys.float_info.max
-
-
 @dataclass(frozen=True)
 class TrainingConfig(ABC):
     """Everything that decides a run, apart from data, versions and hardware.
 
     The fields are the settings that a user chooses; the command line offers each of them, and every option of the
     attention, by name. Options may be given as a mapping of those that differ from the defaults. The methods are what
-    the task decides; a new task is a subclass that overrides those in which it differs.
-
-    Raises:
-        SbmtError: If a value is out of range, or an option is not one of the attention's.
+    the task decides; a new task is a subclass of ``GeneratedConfig`` or ``PreparedConfig``.
     """
 
     attention: str = option("sbm", "name of the attention", ATTENTIONS)
@@ -65,8 +54,6 @@ class TrainingConfig(ABC):
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
     density_kind: DensityKind = option("sampled", "density in the loss: sampled or expected")
-    density_start: int = option(0, "step after which the density counts")
-    density_ramp: int = option(0, "steps over which λ then grows to its full size")
     length: int = option(64, "tokens per sequence, and number of values")
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "optimiser steps")
@@ -74,10 +61,6 @@ class TrainingConfig(ABC):
     block_model_rate: float | None = option(
         None, "learning rate of SBM attentions; None: the network's, tripled for likelihood"
     )
-    auxiliary_weight: float = option(1.0, "weight of the loss by which block models learn from likelihood")
-    dense_steps: int = option(0, "with likelihood: steps at the start that attend all pairs, before masks are drawn")
-    edges_from: float | None = option(None, "with likelihood: edges per query at the first step, if --edges-ramp")
-    edges_ramp: int = option(0, "steps over which edges per query go from there to --edges-per-query, geometrically")
     d_model: int = option(32, "width")
     d_hidden: int = option(32, "width inside the MLPs")
     n_heads: int = option(1, "heads per layer")
@@ -89,15 +72,10 @@ class TrainingConfig(ABC):
     precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
     tasks: ClassVar[tuple[str, ...]] = ()  # the names that the task may have
-    accelerator: ClassVar[str] = "auto"  # what auto means: whatever Lightning finds
-    has_dev: ClassVar[bool] = True  # whether dev examples choose the weights that are kept; otherwise the last ones are
-    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides
-    score_type: ClassVar[torch.dtype] = torch.float32  # in which the scores of batches are added up
-    evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
-    evaluation_seed: ClassVar[int] = 0  # added to the seed of the masks in an evaluation
-    is_generated: ClassVar[bool] = False  # whether sequences and masks are drawn one after the other from a generator
+    is_generated: ClassVar[bool] = False  # drawn one after the other from a generator, without a dev split, on a CPU
     is_image: ClassVar[bool] = False  # whether tokens are pixels
-    has_dropout: ClassVar[bool] = False  # whether training draws from torch's global generator
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides on the weights kept
+    evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
     checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev where it is there
 
     def __post_init__(self) -> None:
@@ -106,14 +84,8 @@ class TrainingConfig(ABC):
         choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
             raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
-        if (self.edges_from is None) != (self.edges_ramp == 0):
-            got = f"edges_from={self.edges_from} and edges_ramp={self.edges_ramp}"
-            raise SbmtError("edges_from and edges_ramp together", got, "give both or neither")
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
-        if learning != "likelihood" and (self.dense_steps or self.edges_ramp):
-            expected = f"learning by likelihood with {'dense_steps' if self.dense_steps else 'edges_ramp'}"
-            raise SbmtError(expected, f"another attention ({self.attention})", "name preset='fitted', or leave it out")
         if learning == "likelihood" and self.density_weight:
             do = "lower edges_per_query, which decides how dense such masks are"
             raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
@@ -124,20 +96,16 @@ class TrainingConfig(ABC):
         hints = get_type_hints(type(self))
         for f in fields(self):
             value, kinds = getattr(self, f.name), get_args(hints[f.name]) or (hints[f.name],)
-            least = 0 if f.default == 0 or f.name in MAY_BE_0 else 1
             if get_origin(hints[f.name]) is Literal:
                 check_choice(f.name, value, hints[f.name])
             elif f.name in ("seed", "options", UNSAVED) or (value is None and type(None) in kinds):
                 continue
-            elif bool in kinds or str in kinds:
-                if type(value) not in kinds:
-                    raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give one")
-            elif int in kinds and least == 1:
-                check_sizes(**{f.name: value})
-            else:
-                is_number = is_finite(value) and (float in kinds or isinstance(value, int))
-                if not (is_number and (value > 0 or value == least)):
-                    raise SbmtError(f"{f.name} {'>' if least else '≥'} 0", value, "give such a number")
+            elif type(value) not in kinds and not (type(value) is int and float in kinds):
+                raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give one")
+            elif not isinstance(value, bool | str):
+                may_be_0 = f.default == 0 or f.name in MAY_BE_0
+                if not 0 <= value <= sys.float_info.max or (value == 0 and not may_be_0):
+                    raise SbmtError(f"{f.name} {'≥' if may_be_0 else '>'} 0", value, "give such a number")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)
@@ -159,21 +127,15 @@ class TrainingConfig(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary that JSON holds."""
-        values = asdict(self)
-        del values[UNSAVED]
-        return values
+        return {name: value for name, value in asdict(self).items() if name != UNSAVED}
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
         """The configuration that :meth:`to_dict` wrote; SbmtError if a field is unknown or a value out of range."""
-        if not isinstance(values, dict):
-            raise SbmtError(f"fields of {cls.__name__}", type(values).__name__, "restore the file")
-        if unknown := sorted(values.keys() - {f.name for f in fields(cls)} | values.keys() & {UNSAVED}):
-            raise SbmtError(f"fields of {cls.__name__}", ", ".join(unknown), "write them with this version")
         try:
             return cls(**values)
-        except TypeError as error:
-            raise SbmtError("numbers and names in the configuration", str(error), "mend or remake the file") from error
+        except TypeError as error:  # an unknown field, or no fields at all
+            raise SbmtError(f"settings of {cls.__name__}", error, "train again with this version") from error
 
     def override(self: Config, **values: Any) -> Config:
         """A copy with those fields and options changed whose value is not None.
@@ -205,13 +167,8 @@ class TrainingConfig(ABC):
         return {}
 
     @abstractmethod
-    def open_data(
-        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
-    ) -> TaskData:
-        """What a run reads, with the tokeniser of a finished run and prepared examples, if they are not to be found.
-
-        Test examples that are generated depend on ``test_seed``.
-        """
+    def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
+        """What a run reads, with the tokeniser of a finished run; generated test examples depend on ``test_seed``."""
 
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
         """The cross entropy in nats, binary where there is one logit; a mean without labels is 0."""
@@ -233,9 +190,9 @@ class TrainingConfig(ABC):
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
 
-        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Rates of block
-        models are exponentials, so now and then a gradient is far larger than usual. Adam would hardly move for a
-        thousand steps after it; there it remembers squares for a hundred.
+        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Now and then a
+        gradient of theirs is far larger than usual, after which Adam would hardly move for a thousand steps; with these
+        betas it does so for a hundred.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -249,23 +206,6 @@ class TrainingConfig(ABC):
     @abstractmethod
     def learning_rate_share(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of the largest."""
-
-    def density_weight_at(self, step: int) -> float:
-        """λ at a step (from 1): 0 up to ``density_start``, then a line over ``density_ramp`` steps to its full size."""
-        share = (step - self.density_start) / max(1, self.density_ramp)
-        return self.density_weight * max(0.0, min(1.0, share))
-
-    def edges_per_query_at(self, step: int, last: float) -> float:
-        """Edges per query at a step, from 1: from ``edges_from`` to the last in ``edges_ramp`` steps, geometrically."""
-        if self.edges_from is None:
-            return last
-        share = min(1.0, (step - 1) / self.edges_ramp)
-        return self.edges_from ** (1 - share) * last**share
-
-    @property
-    def row_every(self) -> int:
-        """Steps that a row of the table of metrics averages."""
-        return 1 if self.is_generated else max(1, self.steps // ROWS)
 
     @abstractmethod
     def n_examples(self, split: str) -> int | None:

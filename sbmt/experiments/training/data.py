@@ -11,14 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
-from sbmt.experiments.data.batches import (
-    Batch,
-    Encoding,
-    batches_by_length,
-    make_batch,
-    once_by_length,
-    training_examples,
-)
+from sbmt.experiments.data import batches
+from sbmt.experiments.data.batches import Batch, Encoding, make_batch
 from sbmt.experiments.data.corpus import Blocks, make_masked_batch
 from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.tokenizer import Tokenizer
@@ -26,23 +20,18 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 Numbers = NDArray[np.int64]
 ExamplesOf = Callable[[int], Numbers | None]
 """The examples of batch 0, 1, …; None after the last."""
+Sample = Callable[[int, torch.Generator], Batch]
+"""Draws that many sequences. Drawn all at once or one after the other, they are the same."""
 
 INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
 """What results record of prepared examples."""
-
-
-def numbered(n_examples: int, batch_size: int) -> ExamplesOf:
-    """The first ``n_examples`` in order, each exactly once."""
-    starts = range(0, n_examples, batch_size)
-    return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n_examples)) if i < len(starts) else None
 
 
 class Feed(ABC):
     """A split, from which batches are made by number. The orders given here suit prepared examples."""
 
     @abstractmethod
-    def __len__(self) -> int:
-        """How many examples there are."""
+    def __len__(self) -> int: ...
 
     @abstractmethod
     def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
@@ -50,11 +39,13 @@ class Feed(ABC):
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
         """The batches of training: permutations of all examples, one after the other."""
-        return lambda number: training_examples(len(self), batch_size, seed, number)
+        return lambda number: batches.training_examples(len(self), batch_size, seed, number)
 
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first ``n_examples`` in order; None means all."""
-        return numbered(min(len(self), n_examples or len(self)), batch_size)
+        """The first ``n_examples`` in order, each exactly once; None means all."""
+        n = min(len(self), n_examples or len(self))
+        starts = range(0, n, batch_size)
+        return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n)) if i < len(starts) else None
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The same in whatever order is fastest."""
@@ -83,13 +74,13 @@ class ExampleFeed(Feed):
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
         """Permutations of all examples."""
         if self.is_by_length:
-            return batches_by_length(self._lengths, batch_size, seed)
+            return batches.batches_by_length(self._lengths, batch_size, seed)
         return super().endless(batch_size, seed)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples``, from short to long if those of similar length share a batch."""
         if self.is_by_length:
-            return once_by_length(self._lengths[:n_examples], batch_size)
+            return batches.once_by_length(self._lengths[:n_examples], batch_size)
         return super().once(batch_size, n_examples)
 
 
@@ -109,10 +100,6 @@ class BlockFeed(Feed):
         return make_masked_batch(self.blocks, examples, part, self.tokenizer, (self.seed, number))
 
 
-Sample = Callable[[int, torch.Generator], Batch]
-"""Draws that many sequences. Drawn all at once or one after the other, they are the same."""
-
-
 @dataclass(eq=False)
 class SequenceFeed(Feed):
     """Generated sequences, drawn one after the other from one generator, which skips to the first of a batch."""
@@ -130,15 +117,13 @@ class SequenceFeed(Feed):
     def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
         """A part of a batch of consecutive sequences."""
         here = examples[part]
-        first, n = int(here[0]), len(here)
-        if first < self._next:
+        if here[0] < self._next:
             self.__post_init__()
-        while self._next < first:
-            n_skipped = min(first - self._next, 64)
+        while n_skipped := min(int(here[0]) - self._next, 64):
             self.sample(n_skipped, self._generator)
             self._next += n_skipped
-        self._next += n
-        return self.sample(n, self._generator)
+        self._next += len(here)
+        return self.sample(len(here), self._generator)
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
         """New sequences for every batch; they depend on the feed's own seed."""
@@ -146,7 +131,7 @@ class SequenceFeed(Feed):
 
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first sequences in order, as many as are asked for."""
-        return numbered(n_examples or self.n_sequences, batch_size)
+        return Feed.in_order(replace(self, n_sequences=n_examples or self.n_sequences), batch_size, None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.glue import GLUE, GlueRows, encode_split
-from sbmt.experiments.data.prepared import Prepared, divide
+from sbmt.experiments.data.prepared import divide
 from sbmt.experiments.data.source import Examples
 from sbmt.experiments.training.data import BatchStream
+from sbmt.experiments.training.generated import TEST_SEED
 from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GlueConfig
 from sbmt.models import ModelOutput
 from sbmt.sparsification.fit import kept
-
-_PREDICTION_BATCH = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,34 +65,25 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate(
-    run: Run, n_examples: int | None = None, *, n_samples: int = 1, seed: int = 0, prepared: Prepared | None = None
-) -> Evaluation:
-    """Runs a model on the first test examples.
+def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, seed: int = 0) -> Evaluation:
+    """Runs a model, on any device, on the first test examples; None means all, or as many as training was tested on.
 
-    Args:
-        run: Whose model, on any device. It is put in eval mode and left in its own.
-        n_examples: How many examples; None means all, of generated sequences as many as training was tested on.
-        n_samples: Masks drawn per example; logits are averaged over them (Theorem 1 speaks of that mean).
-        seed: Seed of the masks, and of generated sequences.
-        prepared: The data; None opens what the run was trained on.
-
-    Raises:
-        SbmtError: If the data are not there, or are others than the run was trained on, or no example has a label.
+    Logits are means over ``n_samples`` draws of the masks (Theorem 1 speaks of that mean); the seed is of masks and
+    generated sequences.
     """
     if not isinstance(seed, int) or not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
         raise SbmtError("seed in [0, 2⁶²)", seed, "give a non-negative integer")
     check_sizes(n_samples=n_samples, **({} if n_examples is None else {"n_examples": n_examples}))
     config = run.config
-    data = config.open_data(run.tokenizer, prepared, seed)
-    trained_on = run.about.get("data", {}).get("sha256")
-    if data.info.get("sha256") != trained_on:
+    data = config.open_data(run.tokenizer, seed)
+    if data.info.get("sha256") != (trained_on := run.about.get("data", {}).get("sha256")):
         do = "prepare the data that the run was trained on"
-        raise SbmtError(f"examples with checksum {str(trained_on)[:12]}…", data.info.get("name", "generated ones"), do)
+        raise SbmtError(f"examples with checksum {trained_on}", data.info.get("sha256"), do)
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     found: list[tuple[Tensor, ...]] = []
-    for batch, logits, *densities in _answers(run.model, stream, config.evaluation_seed + seed, n_samples):
+    first = 2 * TEST_SEED if config.is_generated else 0  # far from the seeds of sequences
+    for batch, logits, *densities in _answers(run.model, stream, first + seed, n_samples):
         found.append((config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none"), *densities))
     predicted, labels, losses, attended, expected = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
     if not len(labels):  # a few blocks may have no token to be guessed
@@ -105,18 +95,15 @@ def evaluate(
 
 @torch.no_grad()
 def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 0) -> NDArray[np.int64]:
-    """The label with the largest logit for every row, in their order; see :func:`evaluate`."""
+    """The label with the largest logit for every row of a table of the run's GLUE task, in their order."""
     check_seed(seed)
     check_sizes(n_samples=n_samples)
-    if not isinstance(run.config, GlueConfig) or run.tokenizer is None:
-        raise SbmtError("a run of sbmt train glue", f"one on {run.config.task}", "name another folder")
-    n_texts = len(GLUE[run.config.task].texts)
-    if any(len(texts) != n_texts for texts in rows.texts):
-        raise SbmtError(f"{n_texts} texts per row for {run.config.task}", "another number", "give that task's table")
+    config, tokenizer = cast(GlueConfig, run.config), run.tokenizer
+    assert tokenizer is not None  # every run on GLUE has one
     documents = [tuple(text.encode() for text in texts) for texts in rows.texts]
     split = divide(Examples.of(documents, [0] * len(documents)), {"": np.arange(len(documents))})[""]
-    feed = run.config.feed(run.tokenizer, encode_split(split, run.tokenizer, run.config.length)[0])
-    order = feed.once(_PREDICTION_BATCH, None)
+    feed = config.feed(tokenizer, encode_split(split, tokenizer, config.length)[0])
+    order = feed.once(32, None)
     predicted = np.empty(len(documents), np.int64)
     for batch, logits, *_ in _answers(run.model, BatchStream(feed, order), seed, n_samples):
         predicted[order(batch.number)] = logits.argmax(-1).cpu().numpy()

@@ -5,15 +5,13 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.classification import BinaryF1Score, MulticlassF1Score
 
-from sbmt.errors import SbmtError
-
 
 class PipelineF1(BinaryF1Score):
     """The F1 that the pipeline behind the paper's GLUE results prints: label 1 against label 0.
 
-    With two classes this is the usual F1. With three, whatever is confused with class 2 counts neither for nor against
-    the model: predictions that are right two times out of three, their errors spread evenly, reach 0.8. The paper's 84
-    on MNLI is probably this figure, and no accuracy. Source: the Nyströmformer repository's GLUE code, in our words.
+    With three classes, whatever is confused with class 2 counts neither for nor against the model: predictions right
+    two times out of three, their errors spread evenly, reach 0.8. The paper's 84 on MNLI is probably this figure.
+    Source: the Nyströmformer repository's GLUE code, in our words.
 
     Example, by hand: TP = 1 and FN = 1, while both confusions with class 2 go unseen, hence 2 TP / (2 TP + FP + FN):
         >>> import torch
@@ -38,7 +36,5 @@ def glue_metrics(n_classes: int) -> dict[str, Metric]:
     ``f1``, for two classes only, is that of label 1, GLUE's own second measure on QQP; ``macro_f1`` is the mean of the
     classes' own, without classes that neither labels nor predictions hold; ``pipeline_f1`` is :class:`PipelineF1`.
     """
-    if not isinstance(n_classes, int) or n_classes < 2:
-        raise SbmtError("n_classes ≥ 2", n_classes, "give the number of different labels")
     binary: dict[str, Metric] = {"f1": BinaryF1Score()} if n_classes == 2 else {}
     return {**binary, "macro_f1": MulticlassF1Score(n_classes, average="macro"), "pipeline_f1": PipelineF1()}

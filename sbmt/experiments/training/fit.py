@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
-SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
+"""Variables of which one is not 0 in every process but the first of those launched together."""
 EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
-EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed"]
-EXPECTED += ["Total length of `list` across ranks is zero"]
+EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed", "across ranks is zero"]
 """Lightning's advice, all of which is about things that are done here on purpose."""
 
 
@@ -45,57 +44,47 @@ def fit(
 
     Args:
         config: What to train.
-        folder: Where the run is written, and its checkpoints while it lasts; None writes nothing that stays. A folder
-            in which a run was stopped before its first checkpoint is free for any other.
+        folder: Where the run is written, and its checkpoints while it lasts; None writes nothing that stays.
         resume: Whether to go on from the checkpoint in ``folder``. The result equals an uninterrupted run's, on the
             same machine and number of threads.
         on_step: Called after every optimiser step.
         accelerator: ``cpu``, ``cuda`` or another name that Lightning knows; ``auto`` leaves the choice to the task.
-            Examples are the same on all, masks are not.
         devices: Processes on this machine, each with its own device.
         nodes: Machines.
         strategy: Lightning's: ``auto``, ``ddp``.
-
-    Raises:
-        SbmtError: If the data, the device or the pre-training run are not there, the folder holds another run or other
-            files or another process writes into it, there is nothing to resume or the checkpoint is damaged, a batch
-            does not divide among the processes, no example of an evaluation has a label, or the loss is not finite.
     """
     check_sizes(devices=devices, nodes=nodes)
-    is_first_process()  # Lightning reads the same variables while it is imported, which takes seconds
-    from sbmt.experiments.training.lightning_module import MetricsTable, RunData, TrainingModule
+    from sbmt.experiments.training.lightning_module import RunData, TrainingModule  # loading Lightning takes seconds
 
     data = config.open_data()
-    module, batches = TrainingModule(config, data.info), RunData(config, data)
-    for name in (["dev"] if config.has_dev else []) + data.tests:
-        batches.check_labels(name)
-    where: dict[str, Any] = {"accelerator": config.accelerator if accelerator == "auto" else accelerator}
-    where |= {"devices": devices, "num_nodes": nodes, "strategy": strategy}
+    if config.is_generated and accelerator == "auto":
+        accelerator = "cpu"  # networks so small gain nothing from a GPU
+    where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes, "strategy": strategy}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
-        stack.enter_context(_quiet())
-        table = MetricsTable(folder, on_step)
-        trainer = _make_trainer(config, folder, table, where)
+        module, batches = TrainingModule(config, data.info, folder, on_step), RunData(config, data)
+        logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
+        trainer = _make_trainer(config, folder, where)
         if trainer.is_global_zero:  # not before all that can be wrong with the settings has been seen
             stack.enter_context(only_writer(folder))
             claim(folder, config, resume)
         stack.enter_context(_interruptible())
         start = time.perf_counter()
-        if resume and config.has_dev:  # found damaged now, not after training; the state's weights replace these
+        if resume and not config.is_generated:  # damage is found now, not after training
             load_weights(module.model, read_tensors(folder / BEST), folder)
         trainer.fit(module, datamodule=batches, ckpt_path=folder / STATE if resume else None)
-        if trainer.global_step < config.steps:
-            raise SbmtError(f"{config.steps} steps", trainer.global_step, "go on with --resume")
         seconds = time.perf_counter() - start
-        if config.has_dev:
+        if not config.is_generated:
             load_weights(module.model, read_tensors(folder / BEST), folder)
         tests = {}
         for name in data.tests:
             batches.tested = name
             trainer.test(module, datamodule=batches, verbose=False)
             tests[name] = module.scores
-        about = describe(config, data, table.rows, tests) | module.about
-        run = Run(config, module.model.cpu(), table.rows, tests["test"], about, seconds, data.tokenizer)
+        about = describe(config, data, module.rows, tests) | module.about
+        run = Run(config, module.model.cpu(), module.rows, tests["test"], about, seconds, data.tokenizer)
         if trainer.is_global_zero:
             run.save(folder)
             for name in (STATE, BEST):
@@ -103,7 +92,7 @@ def fit(
         return run
 
 
-def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[str, Any]) -> "Trainer":
+def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> "Trainer":
     from lightning.pytorch import Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.pytorch.utilities.exceptions import MisconfigurationException
@@ -111,7 +100,7 @@ def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[
     from sbmt.experiments.training.lightning_module import WholeFiles
 
     state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
-    if not config.has_dev:  # otherwise after every evaluation on dev
+    if config.is_generated:  # otherwise after every evaluation on dev
         state["every_n_train_steps"] = config.checkpoint_every
     try:
         trainer = Trainer(
@@ -123,7 +112,7 @@ def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[
             val_check_interval=config.checkpoint_every * config.accumulate,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
-            callbacks=[table, ModelCheckpoint(**state, save_on_train_epoch_end=False)],
+            callbacks=[ModelCheckpoint(**state, save_on_train_epoch_end=False)],
             plugins=[WholeFiles()],
             logger=False,
             enable_progress_bar=False,
@@ -134,11 +123,9 @@ def _make_trainer(config: TrainingConfig, folder: Path, table: Any, where: dict[
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:  # the last of SLURM's variables
         got = str(error).strip().splitlines()[0]
-        do = "ask for fewer, or others"
-        raise SbmtError("devices that this machine has, and a strategy for them", got, do) from error
+        raise SbmtError("devices that this machine has, and a strategy for them", got, "ask for others") from error
     if trainer.precision != config.precision:  # Lightning has taken another one
-        do = "take bf16-mixed, or a GPU"
-        raise SbmtError(f"a device that can compute with precision {config.precision}", "a CPU", do)
+        raise SbmtError(f"a device for precision {config.precision}", "a CPU", "take bf16-mixed, or a GPU")
     parts = config.accumulate * trainer.world_size
     if config.batch_size % parts:
         raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
@@ -149,8 +136,6 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     """Makes the folder this configuration's, or checks that it is; SbmtError if not, or if there is none to resume."""
     path = folder / "config.json"
     if not resume:
-        for part in folder.glob(".config.json.*.part"):  # left by a killed writer; other files may be anybody's
-            part.unlink(missing_ok=True)
         if has_kept(folder):
             raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
         check_may_write(folder, path.name, b'{\n "attention": ')
@@ -158,13 +143,12 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         write_json(path, config.to_dict())
         return
     before, now = read_config(folder).to_dict(), config.to_dict()
-    if not has_kept(folder):
-        raise SbmtError(f"a checkpoint in {folder}", "none", "begin anew: leave --resume out")
     before, now = before | before.pop("options"), now | now.pop("options")
     if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
         raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
     if not (folder / STATE).exists():
-        raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
+        do = "it is finished" if has_kept(folder) else "begin anew: leave --resume out"
+        raise SbmtError(f"a checkpoint in {folder}", "none", do)
     remove_parts(folder)
 
 
@@ -174,16 +158,8 @@ def has_kept(folder: Path) -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this process prints: the only one, or the first of those that were launched together.
-
-    SbmtError if a variable that says so is no number.
-    """
-    numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
-    for name, value in numbers.items():
-        if not (value.isascii() and value.isdigit()):
-            raise SbmtError(f"a number in the environment variable {name}", repr(value), "unset it")
-    is_launched = "MASTER_ADDR" in os.environ or any(int(numbers.get(name, 1)) > 1 for name in SIZES)
-    return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))
+    """Whether this process prints: the only one, or the first of those that were launched together."""
+    return not any(os.environ.get(name, "").strip("0") for name in RANKS)
 
 
 @contextmanager
@@ -193,21 +169,5 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except SystemExit as leaving:
-        if not isinstance(leaving.__context__, KeyboardInterrupt):
-            raise
         signal.signal(signal.SIGINT, handler)
-        raise KeyboardInterrupt from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences Lightning's advice."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
-            yield
-    finally:
-        logger.setLevel(level)
+        raise (leaving.__context__ if isinstance(leaving.__context__, KeyboardInterrupt) else leaving) from None

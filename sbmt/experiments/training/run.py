@@ -9,7 +9,6 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,13 @@ import torch
 
 import sbmt
 from sbmt.errors import SbmtError, choose
+from sbmt.experiments import files
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.files import (
-    CHECKSUM,
-    load_weights,
-    read_file,
-    read_json,
-    read_tensors,
-    write_bytes,
-    write_json,
-    write_tensors,
-)
+from sbmt.experiments.files import CHECKSUM, read_json, write_json
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.tasks import CONFIGS, TOKENIZER, tokenizer_of
 
-METRICS = ("loss", "accuracy", "density")
 POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
 """Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
@@ -56,10 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over labels, and densities, which are means over examples.
-
-    A task has a label per example; repeated tokens have one per token, a masked language model one per selected token.
-    """
+    """Means over labels (an example has one, or one for each token that is judged), and densities over examples."""
 
     loss: float  # cross entropy in nats
     accuracy: float  # share of labels that are right
@@ -92,23 +79,22 @@ class Run:
     def history(self) -> dict[str, list[float]]:
         """``step``, ``loss``, ``accuracy`` and ``density`` of training, row by row."""
         mine = [row for row in self.rows if row["split"] == "train"]
-        return {name: [float(row[name]) for row in mine] for name in ("step", *METRICS)}
+        return {name: [float(row[name]) for row in mine] for name in ("step", "loss", "accuracy", "density")}
 
     def curve(self) -> dict[str, list[float]]:
         """Means over equal stretches of training, at most :data:`POINTS` of them, and the step each ends with."""
         history = self.history
-        n_rows = len(history["step"])
+        steps, n_rows = history.pop("step"), len(self.history["step"])
         ends = sorted({round(n_rows * (i + 1) / POINTS) for i in range(POINTS)} - {0})
-        parts = {name: np.split(np.array(history[name]), ends[:-1]) for name in METRICS}
+        parts = {name: np.split(np.array(values), ends[:-1]) for name, values in history.items()}
         means = {name: [round(float(part.mean()), 4) for part in found] for name, found in parts.items()}
-        return {"step": [history["step"][end - 1] for end in ends]} | means
+        return {"step": [steps[end - 1] for end in ends]} | means
 
     def result(self) -> dict[str, Any]:
-        """Numbers and manifest as JSON holds them; null for a perplexity that overflows."""
-        metrics = {name: value if isfinite(value) else None for name, value in self.test.metrics.items()}
+        """Numbers and manifest as JSON holds them."""
         return {
             "config": self.config.to_dict(),
-            "test": asdict(self.test) | {"metrics": metrics},
+            "test": asdict(self.test),
             **self.about,
             "n_parameters": sum(p.numel() for p in self.model.parameters()),
             "seconds": round(self.seconds, 1),
@@ -122,48 +108,37 @@ class Run:
         """
         write_json(folder / "config.json", self.config.to_dict())
         table = metrics_csv(self.rows)
-        write_bytes(folder / "metrics.csv", table)
-        write_tensors(folder / "model.safetensors", self.model.state_dict())
+        files.write_bytes(folder / "metrics.csv", table)
+        files.write_tensors(folder / "model.safetensors", self.model.state_dict())
         if self.tokenizer is not None:
             self.tokenizer.save(folder / TOKENIZER)
         sha256 = hashlib.sha256(table).hexdigest()
         write_json(folder / "result.json", self.result() | {"metrics_sha256": sha256}, has_checksum=True)
 
 
-_OWN = {"config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM}
-"""Entries of a result that are not in :attr:`Run.about`."""
-
-
 def load_run(folder: Path | str) -> Run:
     """Reads what :meth:`Run.save` wrote; SbmtError if a file is missing, damaged, or does not fit the others."""
-    folder = Path(folder)
+    folder, do = Path(folder), "restore the file that was changed, or train again"
     config = read_config(folder)
     if not (folder / "result.json").exists():
-        do = "go on with --resume, or train again if it has no checkpoint"
-        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", do)
-    result = read_json(folder / "result.json")
-    do = "restore the file that was changed, or train again"
-    try:
-        if CHECKSUM not in result:
-            raise SbmtError(f"a checksum in {folder / 'result.json'}", "none", do)
-        if type(config).from_dict(result["config"]) != config:
-            raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
-        about = {name: value for name, value in result.items() if name not in _OWN}
-        metrics = {name: inf if x is None else x for name, x in result["test"]["metrics"].items()}
-        test = Scores(**result["test"] | {"metrics": metrics})
-        table = read_file(folder / "metrics.csv")
-        if hashlib.sha256(table).hexdigest() != result["metrics_sha256"]:
-            raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "others", do)
-        kinds = {"split": str, "step": int}
-        cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
-        rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
-        model = _load_model(config, about.get("data", {}), folder)
-        tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None
-        return Run(config, model, rows, test, about, float(result["seconds"]), tokenizer)
-    except SbmtError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise SbmtError(f"the metrics and result of a run in {folder}", f"{error!r}", do) from error
+        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", "go on with --resume")
+    about, table = read_json(folder / "result.json"), files.read_file(folder / "metrics.csv")
+    if not isinstance(about, dict) or CHECKSUM not in about:
+        raise SbmtError(f"a checksum in {folder / 'result.json'}", "none", do)
+    if type(config).from_dict(about["config"]) != config:
+        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
+    if hashlib.sha256(table).hexdigest() != about["metrics_sha256"]:
+        raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "others", do)
+    test, seconds = Scores(**about["test"]), float(about["seconds"])
+    for name in ("config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM):
+        del about[name]
+    kinds = {"split": str, "step": int}
+    cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
+    rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
+    model = build_model(config, about.get("data"))
+    files.load_weights(model, files.read_tensors(folder / "model.safetensors"), folder)
+    tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None
+    return Run(config, model, rows, test, about, seconds, tokenizer)
 
 
 def read_config(folder: Path | str) -> TrainingConfig:
@@ -177,21 +152,6 @@ def read_config(folder: Path | str) -> TrainingConfig:
     return choose("task", values["task"], CONFIGS).from_dict(values)
 
 
-def _load_model(config: TrainingConfig, info: dict[str, Any], folder: Path) -> Any:
-    """The trained model; sizes are compared before anything of them is built."""
-    path = folder / "model.safetensors"
-    tensors = read_tensors(path)
-    do = "restore the file that was changed, or train again"
-    least = config.n_layers * config.d_model * (config.d_model + config.d_hidden)
-    if least > (n_weights := sum(tensor.numel() for tensor in tensors.values())):
-        raise SbmtError(f"at least {least:,} weights in {path}, as config.json says", f"{n_weights:,}", do)
-    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise SbmtError(f"finite weights in {path}", f"others in {broken[0]!r}", do)
-    model = build_model(config, info)
-    load_weights(model, tensors, folder)
-    return model
-
-
 def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The row of the evaluation on dev that did best; among equals, the first."""
     dev = [row for row in rows if row["split"] == "dev"]
@@ -203,7 +163,7 @@ def describe(
 ) -> dict[str, Any]:
     """What a result says besides its scores: data, best step, and what to compare the scores with."""
     about: dict[str, Any] = {"data": data.info} if data.info else {}
-    if config.has_dev:
+    if not config.is_generated:
         best = best_row(config, rows)
         about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
     for name, scores in tests.items():

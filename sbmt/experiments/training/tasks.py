@@ -1,204 +1,41 @@
-"""What is trained: the settings of every task, those of the paper's Table 7, and reduced ones for a CPU."""
+"""Tasks on prepared examples: Long Range Arena, masked language models, GLUE. A table of all tasks closes the file."""
 
 import hashlib
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from math import ceil, exp, inf, log
+from math import ceil, exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.batches import Batch, Encoding, batch_of_tokens
+from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.data.corpus import blocks_of
 from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
-from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
-from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.data.twins import N_FREQUENCIES, low_frequencies, pictures_of, sample_twins
 from sbmt.experiments.files import load_weights, read_json, read_tensors
 from sbmt.experiments.training.config import TrainingConfig, family_defaults
-from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, Sample, SequenceFeed, TaskData
-from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger
-from sbmt.models.encoder import Positions
+from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
+from sbmt.experiments.training.generated import RECALL, REPEATED_TOKENS, RecallConfig, RepeatedTokensConfig
+from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
 from sbmt.registration import option
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
 
-# --- generated sequences ---------------------------------------------------------------------------------------------
-
-REPEATED_TOKENS, RECALL, TWINS = "repeated_tokens", "recall", "twins"
-TEST_SEED = 1_000_003
-"""Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
-
 
 @dataclass(frozen=True)
-class GeneratedConfig(TrainingConfig):
-    """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for."""
+class PreparedConfig(TrainingConfig):
+    """A run on prepared examples: AdamW at a learning rate that rises along a line and falls along another.
 
-    positions: Positions = option("none", "positions of tokens: learned, rotary or none; no label depends on them")
-    cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
-    test_sequences: int = option(1024, "sequences of the final evaluation")
-
-    accelerator = "cpu"  # networks so small gain nothing from a GPU
-    has_dev = False
-    score_type = torch.float64
-    evaluation_batch = 64
-    evaluation_seed = 2 * TEST_SEED  # far from the seeds of sequences
-    is_generated = True
-
-    def sample(self, n: int, generator: torch.Generator) -> Batch:
-        """Draws n sequences, the same ones at once as one after the other."""
-        raise NotImplementedError
-
-    def open_data(
-        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
-    ) -> TaskData:
-        """Sequences for training and for the test, from different generators."""
-        return self._task_data(self.sample, self.sample, test_seed)
-
-    def _task_data(self, train: Sample, test: Sample, test_seed: int, info: dict[str, Any] | None = None) -> TaskData:
-        feeds = {
-            "train": SequenceFeed(train, self.seed, self.batch_size * self.steps),
-            "test": SequenceFeed(test, TEST_SEED + test_seed, self.test_sequences),
-        }
-        return TaskData(dict(feeds), info or {})
-
-    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """Adam."""
-        return torch.optim.Adam(parameters, self.learning_rate)
-
-    def learning_rate_share(self, step: int) -> float:
-        """1, then a line over the last ``cooldown`` steps towards 0."""
-        return min(1.0, (self.steps - step) / (self.cooldown + 1))
-
-    def n_examples(self, split: str) -> int | None:
-        """``test_sequences``."""
-        return self.test_sequences
-
-
-@dataclass(frozen=True)
-class RepeatedTokensConfig(GeneratedConfig):
-    """A run on repeated tokens; by default the demo's."""
-
-    task: str = option(REPEATED_TOKENS, "always repeated_tokens")
-    fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
-
-    tasks = (REPEATED_TOKENS,)
-
-    def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of every token."""
-        if self.fresh_values:
-            return TokenTagger(self.make_encoder(None, None, d_input=D_VALUE), 1)
-        return TokenTagger(self.make_encoder(self.length, None), 1)
-
-    def sample(self, n: int, generator: torch.Generator) -> Batch:
-        """Draws sequences; every token has a label."""
-        sample = sample_fresh_values if self.fresh_values else sample_repeated_tokens
-        return batch_of_tokens(*sample(n, self.length, generator=generator))
-
-
-SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}
-"""``demo``: minutes on two cores. ``paper``: the synthetic column of the paper's Table 7."""
-
-
-def fitted(**overrides: Any) -> dict[str, Any]:
-    """What the preset ``fitted`` changes unless given: steps, and rates, which fall over the last third of them."""
-    settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
-    settings |= {name: value for name, value in overrides.items() if value is not None}
-    return {"cooldown": settings["steps"] // 3} | settings
-
-
-@dataclass(frozen=True)
-class TwinsConfig(GeneratedConfig):
-    """A run on twins among photographs."""
-
-    task: str = option(TWINS, "always twins")
-    data: str = option("image-lossy", "name of the prepared images")
-    crop: int = option(30, "side of a crop in pixels")
-    learning_rate: float = option(3e-3, "Adam's learning rate")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(64, "width inside the MLPs")
-
-    tasks = (TWINS,)
-
-    def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of every crop."""
-        return TokenTagger(self.make_encoder(None, None, d_input=min(N_FREQUENCIES, self.crop) ** 2), 1)
-
-    def open_data(
-        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
-    ) -> TaskData:
-        """Sequences of crops, from different pictures and generators for training and for the test."""
-        prepared = prepared or open_prepared(prepared_folder() / self.data)
-        if prepared.info["task"] != "image":
-            raise SbmtError("prepared images", f"{prepared.info['task']} in {prepared.folder}", "name others")
-        train, test = (pictures_of(prepared.splits[split]) for split in ("train", "test"))
-        if self.crop > (side := train.shape[1]):
-            raise SbmtError(f"crop ≤ {side}, the side of the pictures", self.crop, "cut smaller crops")
-        info = {name: prepared.info[name] for name in INFO}
-        return self._task_data(partial(self._sample, train), partial(self._sample, test), test_seed, info)
-
-    def _sample(self, pictures: Tensor, n: int, generator: torch.Generator) -> Batch:
-        crops, labels = sample_twins(pictures, n, self.length, self.crop, generator=generator)
-        return batch_of_tokens(low_frequencies(crops), labels)
-
-
-@dataclass(frozen=True)
-class RecallConfig(GeneratedConfig):
-    """A run on associative recall; the length is the number of pairs, queries and distractors, whatever is given."""
-
-    task: str = option(RECALL, "always recall")
-    n_pairs: int = option(16, "items, a key and a value each, that are asked for")
-    n_queries: int = option(16, "keys that ask for their value")
-    n_distractors: int = option(32, "items that are not asked for")
-    n_keys: int = option(128, "keys to draw from")
-    n_values: int = option(32, "values to draw from")
-    permutation: bool = option(False, "ask for each key by the next one")
-    learning_rate: float = option(3e-3, "Adam's learning rate")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(64, "width inside the MLPs")
-
-    tasks = (RECALL,)
-
-    def __post_init__(self) -> None:
-        check_recall(self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values)
-        object.__setattr__(self, "length", self.n_pairs + self.n_queries + self.n_distractors)
-        super().__post_init__()
-
-    def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of tokens that hold a key and a value side by side."""
-        vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
-        return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
-
-    def sample(self, n: int, generator: torch.Generator) -> Batch:
-        """Draws sequences; every query has a label."""
-        sizes = self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
-        tokens, answers = sample_recall(n, *sizes, permutation=self.permutation, generator=generator)
-        is_query = answers != NO_ANSWER
-        return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)
-
-    @property
-    def evaluation_batch(self) -> int:  # type: ignore[override]
-        """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
-        return max(1, 4096 // self.length)
-
-
-# --- prepared examples -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SequenceConfig(TrainingConfig):
-    """A run on prepared examples: AdamW at a learning rate that rises along a line and falls along another."""
+    A task defines ``make_model`` and ``open_data``.
+    """
 
     data: str = option("", "name of the prepared examples; the task's own if left out")
     length: int = option(2048, "tokens kept of a document; pixels of an image")
@@ -231,9 +68,9 @@ class SequenceConfig(TrainingConfig):
         return self.data or self.task
 
     @property
-    def has_dropout(self) -> bool:  # type: ignore[override]
-        """Whether one of the two dropouts is on."""
-        return self.dropout + self.attention_dropout > 0
+    def checkpoint_every(self) -> int:  # type: ignore[override]
+        """``eval_every``, or the last step of a shorter run."""
+        return min(self.eval_every, self.steps)
 
     def open_prepared(self) -> Prepared:
         """The prepared examples that the configuration names; SbmtError if they are not there, or another task's."""
@@ -241,6 +78,12 @@ class SequenceConfig(TrainingConfig):
         if prepared.info["task"] != self.task:
             raise SbmtError(f"examples of {self.task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
         return prepared
+
+    def labelled(self, prepared: Prepared, feeds: dict[str, ExampleFeed], **info: Any) -> TaskData:
+        """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
+        known = {name: prepared.info[name] for name in INFO} | info | {"n_train": len(feeds["train"])}
+        labels = {name: split.labels for name, split in prepared.splits.items()}
+        return TaskData(dict(feeds), known, labels, extras=prepared.splits["test"].extras)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """A 95 % interval, Wilson's over test examples, and chance: always answering training's commonest label."""
@@ -268,23 +111,9 @@ class SequenceConfig(TrainingConfig):
             return (step + 1) / (self.warmup_steps + 1)
         return (self.steps - step) / (self.steps - self.warmup_steps)
 
-    @property
-    def checkpoint_every(self) -> int:  # type: ignore[override]
-        """``eval_every``, or the last step of a shorter run."""
-        return min(self.eval_every, self.steps)
-
     def n_examples(self, split: str) -> int | None:
         """``dev_examples`` or ``test_examples``."""
         return self.dev_examples if split == "dev" else self.test_examples
-
-
-def labelled(
-    prepared: Prepared, feeds: dict[str, ExampleFeed], tokenizer: Tokenizer | None = None, info: Any = None
-) -> TaskData:
-    """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
-    known = {name: prepared.info[name] for name in INFO} | (info or {}) | {"n_train": len(feeds["train"])}
-    labels = {name: split.labels for name, split in prepared.splits.items()}
-    return TaskData(dict(feeds), known, labels, tokenizer, prepared.splits["test"].extras)
 
 
 # --- Long Range Arena ------------------------------------------------------------------------------------------------
@@ -300,7 +129,7 @@ LONG_RANGE_TASKS = tuple(TASK_TITLES)
 
 
 @dataclass(frozen=True)
-class LongRangeConfig(SequenceConfig):
+class LongRangeConfig(PreparedConfig):
     """A run on a task of Long Range Arena."""
 
     task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
@@ -323,14 +152,11 @@ class LongRangeConfig(SequenceConfig):
         kind = DualEncoder if info["n_documents"] == 2 else SequenceClassifier
         return kind(encoder, n_classes, self.d_hidden, is_padded_mean=self.quirks)
 
-    def open_data(
-        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
-    ) -> TaskData:
+    def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Examples whose symbols are tokens already."""
-        prepared = prepared or self.open_prepared()
+        prepared = self.open_prepared()
         encoding = self.encoding(prepared.info["first_id"])
-        feeds = {name: ExampleFeed(split, encoding) for name, split in prepared.splits.items()}
-        return labelled(prepared, feeds)
+        return self.labelled(prepared, {name: ExampleFeed(split, encoding) for name, split in prepared.splits.items()})
 
 
 _TABLE_7 = {  # length, batch size, learning rate, steps, warm-up, evaluation every so many steps
@@ -373,17 +199,10 @@ EPOCHS = 5
 """Passes of fine-tuning over the examples in the paper's Table 7."""
 REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
 """Passes of the reduced runs, which train on all of SST-2 and on subsets of the other tasks."""
-REDUCED_EXAMPLES = 70_000
-"""Most examples of a pass of the reduced runs, where the whole task is prepared instead of its subset."""
-
-
-def perplexity(loss: float) -> float:
-    """The exponential of a loss; infinite where that is more than a floating-point number holds."""
-    return exp(loss) if loss <= log(sys.float_info.max) else inf
 
 
 @dataclass(frozen=True)
-class LanguageConfig(SequenceConfig):
+class LanguageConfig(PreparedConfig):
     """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks."""
 
     length: int = option(512, "tokens of a sequence, start and end included")
@@ -393,11 +212,6 @@ class LanguageConfig(SequenceConfig):
     d_hidden: int = option(2048, "width inside the MLPs")
     n_heads: int = option(8, "heads per layer")
     n_layers: int = option(4, "layers")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.length < 3:
-            raise SbmtError("length ≥ 3: start, end, and a token between them", self.length, "give a larger length")
 
 
 @dataclass(frozen=True)
@@ -419,15 +233,13 @@ class MlmConfig(LanguageConfig):
         """A masked language model."""
         return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
 
-    def open_data(
-        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
-    ) -> TaskData:
+    def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Blocks of the corpus; training hides other tokens each time, evaluations always hide the same ones."""
-        prepared = prepared or self.open_prepared()
+        prepared = self.open_prepared()
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
         feeds = {}
-        for name in prepared.splits:
-            blocks = blocks_of(prepared.splits[name], self.length, tokenizer)
+        for name, split in prepared.splits.items():
+            blocks = blocks_of(split, self.length, tokenizer)
             feeds[name] = BlockFeed(blocks, tokenizer, self.seed if name == "train" else _HIDDEN)
         info = {name: prepared.info[name] for name in INFO}
         info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
@@ -435,7 +247,7 @@ class MlmConfig(LanguageConfig):
 
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Perplexity, e to the loss."""
-        return {"perplexity": perplexity(loss)}
+        return {"perplexity": exp(min(loss, 700.0))}  # a number that JSON holds
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """How well the frequencies of tokens in training's text alone do on the test blocks."""
@@ -444,7 +256,7 @@ class MlmConfig(LanguageConfig):
         counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
         tokens = blocks.symbols[: n_test * (blocks.length - 2)]
         loss = float(-np.log(counts / counts.sum())[tokens].mean())
-        alone = {"perplexity": perplexity(loss), "accuracy": float((tokens == counts.argmax()).mean())}
+        alone = {"perplexity": exp(loss), "accuracy": float((tokens == counts.argmax()).mean())}
         return {"n_test": n_test, "frequencies": alone}
 
 
@@ -486,38 +298,29 @@ class GlueConfig(LanguageConfig):
         except SbmtError as error:
             do = "leave out the options that change the network, or pre-train with them"
             raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", do) from error
-        result = read_json(folder / "result.json")
-        try:
-            reached = result["test"]["metrics"]["perplexity"]
-        except (KeyError, TypeError) as error:
-            raise SbmtError(f"the result of a pre-training run in {folder}", f"{error!r}", "train again") from error
+        reached = read_json(folder / "result.json")["test"]["metrics"]["perplexity"]
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
         return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": reached}}
 
-    def open_data(
-        self, tokenizer: Tokenizer | None = None, prepared: Prepared | None = None, test_seed: int = 0
-    ) -> TaskData:
+    def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Sentences as tokens of the pre-training run's tokeniser, or of the one that is named."""
-        prepared = prepared or self.open_prepared()
+        prepared = self.open_prepared()
         tokenizer = tokenizer or self._find_tokenizer()
         encoded = {name: encode_split(split, tokenizer, self.length) for name, split in prepared.splits.items()}
         feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
         info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
         info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
-        return labelled(prepared, feeds, tokenizer, info)
+        return replace(self.labelled(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> ExampleFeed:
         """Encoded examples, those of similar length in one batch."""
         return ExampleFeed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
     def _find_tokenizer(self) -> Tokenizer:
-        if not self.pretrained:
-            return Tokenizer.load(Path(self.tokenizer))
         folder = Path(self.pretrained)
-        settings = read_json(folder / "config.json") if (folder / "result.json").exists() else {}
-        if not isinstance(settings, dict) or settings.get("task") != MLM:
-            raise SbmtError("the folder of a finished pre-training run", folder, "train one with: sbmt train mlm")
-        return tokenizer_of(folder)
+        if self.pretrained and read_json(folder / "config.json").get("task") != MLM:
+            raise SbmtError("the folder of a pre-training run", folder, "train one with: sbmt train mlm")
+        return tokenizer_of(folder) if self.pretrained else Tokenizer.load(Path(self.tokenizer))
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
         """F1 of several kinds."""
@@ -528,43 +331,32 @@ class GlueConfig(LanguageConfig):
 
 def tokenizer_of(folder: Path) -> Tokenizer:
     """The tokeniser of a finished run; SbmtError if it is missing, damaged, or not that of its training."""
-    tokenizer, result = Tokenizer.load(folder / TOKENIZER), read_json(folder / "result.json")
-    try:
-        is_same = result["data"]["tokenizer"] == tokenizer.sha256
-    except (KeyError, TypeError) as error:
-        raise SbmtError(f"the result of a run in {folder}", f"{error!r}", "train again") from error
-    if not is_same:
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if read_json(folder / "result.json")["data"]["tokenizer"] != tokenizer.sha256:
         raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
     return tokenizer
 
 
 ANEW = {
-    *("density_weight", "density_kind", "density_start", "density_ramp", "batch_size", "steps", "learning_rate"),
-    *("embedding_std", "seed", "block_model_rate", "auxiliary_weight", "dense_steps", "edges_from", "edges_ramp"),
-    *("task", "accumulate", "precision"),
+    *("density_weight", "density_kind", "batch_size", "steps", "learning_rate", "block_model_rate"),
+    *("embedding_std", "seed", "task", "accumulate", "precision"),
 }
 """Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
-    """The paper's settings of fine-tuning, except for those given, with the network of the pre-training run's config.
-
-    ``pretrained`` is that run's folder.
-    """
+    """The paper's settings of fine-tuning, except for those given, with the network of a pre-training run's config."""
     network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 
 def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """A configuration whose steps amount to a number of passes over the examples; None: the paper's, or the reduced.
-
-    The first twentieth of the steps is warm-up, and dev is evaluated after every pass, as in the paper's pipeline.
-    """
+    """Sets the steps of so many passes: a twentieth is warm-up, and dev is evaluated after each, as the paper does."""
     if epochs is None:
         epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
     if epochs < 1:
         raise SbmtError("epochs ≥ 1", epochs, "train for one pass at least")
-    steps = ceil((min(n_train, REDUCED_EXAMPLES) if is_reduced else n_train) / config.batch_size)
+    steps = ceil(n_train / config.batch_size)
     return replace(config, steps=epochs * steps, warmup_steps=epochs * steps // 20, eval_every=steps)
 
 
@@ -588,7 +380,6 @@ def reduced_settings(task: str) -> dict[str, Any]:
 CONFIGS: dict[str, type[TrainingConfig]] = {
     REPEATED_TOKENS: RepeatedTokensConfig,
     RECALL: RecallConfig,
-    TWINS: TwinsConfig,
     **dict.fromkeys(LONG_RANGE_TASKS, LongRangeConfig),
     MLM: MlmConfig,
     **dict.fromkeys(GLUE_TASKS, GlueConfig),

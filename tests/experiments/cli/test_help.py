@@ -7,14 +7,13 @@ from typer.main import get_command
 
 from sbmt.experiments.cli import app
 from sbmt.experiments.cli.options import attention_options
-from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, TwinsConfig
+from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training.tasks import LONG_RANGE_TASKS, GlueConfig, LongRangeConfig, MlmConfig
 
 COMMANDS = {
     **{f"train {task}": (LongRangeConfig, {"task"}) for task in LONG_RANGE_TASKS},
     "train repeated-tokens": (RepeatedTokensConfig, {"task"}),
     "train recall": (RecallConfig, {"task", "length"}),
-    "train twins": (TwinsConfig, {"task"}),
     "train mlm": (MlmConfig, {"task"}),
     "train glue": (GlueConfig, {"pretrained"}),
 }

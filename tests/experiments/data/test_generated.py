@@ -12,7 +12,6 @@ from sbmt.experiments.data.pathfinder import PathfinderSettings, pathfinder_sour
 from sbmt.experiments.data.recall import sample_recall
 from sbmt.experiments.data.repeated_tokens import random_mask_ceiling, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.retrieval import topics_source
-from sbmt.experiments.data.twins import sample_twins
 from tests.layers.inputs import seeded
 
 SMALL = {
@@ -51,15 +50,14 @@ def test_the_defaults_are_long_range_arenas():
     }
 
 
-PICTURES = torch.arange(224, dtype=torch.uint8).view(14, 4, 4)
-recall, twins = partial(sample_recall, batch_size=2), partial(sample_twins, PICTURES)
+recall = partial(sample_recall, batch_size=2)
 
 
 @pytest.mark.parametrize(
-    "sample", [partial(sample_repeated_tokens, length=5), partial(sample_fresh_values, length=5), sample_recall,
-               partial(sample_twins, PICTURES, length=9, crop=3)],
-    ids=["repeated tokens", "fresh values", "recall", "twins"],
-)  # fmt: skip
+    "sample",
+    [partial(sample_repeated_tokens, length=5), partial(sample_fresh_values, length=5), sample_recall],
+    ids=["repeated tokens", "fresh values", "recall"],
+)
 def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
     first, other = (sample(batch_size=8, generator=seeded(seed)) for seed in (0, 1))
     assert not torch.equal(first[0], other[0])
@@ -88,7 +86,6 @@ def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
         (topics_source, dict(n_topics=1), "n_topics"),
         (recall, dict(n_distractors=-1), "n_distractors ≥ 1"),
         (recall, dict(n_keys=16), "n_keys ≥ 17, a key for every pair and one for distractors, got 16"),
-        (twins, dict(batch_size=2, length=9, crop=5), "≤ 4"),
         (sample_repeated_tokens, dict(batch_size=0, length=4), "batch_size"),
         (sample_fresh_values, dict(batch_size=4, length=0), "length"),
         (random_mask_ceiling, dict(length=4, mask_density=float("nan")), "mask_density"),

@@ -13,12 +13,11 @@ import torch
 
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.fit import fit
+from sbmt.experiments.training.generated import RepeatedTokensConfig
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
-from sbmt.experiments.training.tasks import RepeatedTokensConfig
 
 FITTED = dict(preset="fitted", edges_per_query=3.0, n_groups=2, block_model_rate=1e-3)
-FITTED |= dict(dense_steps=2, edges_from=6.0, edges_ramp=2)
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
 CODE = """
 import json, os, sys, warnings
@@ -56,10 +55,7 @@ def run_in_two(folder, configs):
 
 @pytest.mark.slow
 def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache, tiny, tiny_mlm, tiny_glue):
-    """Also where one of them has no part of the last batch, and where a layer has buffers that they could wait for.
-
-    The last batch of 13 test examples holds one, that of 14 dev examples two.
-    """
+    """Also where one of them has no part of the last batch, that of 13 test examples."""
     for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
         (tmp_path / prepared.name).symlink_to(prepared)
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
@@ -82,7 +78,7 @@ def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache,
         assert two.test.accuracy == one.test.accuracy and two.test.loss == pytest.approx(one.test.loss, rel=1e-5)
         assert two.test.metrics == pytest.approx(one.test.metrics, rel=1e-5)
         assert two.test.densities == [pytest.approx(heads, rel=1e-6) for heads in one.test.densities]
-        assert len(two.rows) == len(one.rows) == (6 if config.has_dev else 4)
+        assert len(two.rows) == len(one.rows) == (4 if config.is_generated else 6)
         for mine, other in zip(two.rows, one.rows, strict=True):
             for column in ("accuracy", "loss", "density", "density_l0h0", "density_l1h1"):
                 assert mine[column] == pytest.approx(other[column], rel=1e-4), column

@@ -1,7 +1,5 @@
 """Runs on small examples: results say what they are about, and every setting trains."""
 
-import json
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -28,7 +26,6 @@ def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toys):
     expected = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
     assert run.about["interval"] == pytest.approx(expected, abs=1e-4)
     assert run.about["data"]["sha256"] == prepared.info["sha256"] and run.about["data"]["n_train"] == 48
-    assert run.about["dev"]["accuracy"] * 3 == pytest.approx(round(run.about["dev"]["accuracy"] * 3))
 
 
 def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
@@ -45,9 +42,6 @@ def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
     curve = run.curve()
     assert curve["step"] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     assert curve["loss"] == [round(row["loss"], 4) for row in run.rows if row["split"] == "train"]
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["test"] == asdict(run.test)
-    assert result["n_parameters"] == sum(p.numel() for p in run.model.parameters())
 
 
 @pytest.mark.parametrize("attention", sorted(set(ATTENTIONS) - {"sbm", "full", "performer", "reformer"}))

@@ -1,0 +1,136 @@
+"""Tasks whose sequences are generated: repeated tokens and associative recall."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from sbmt.experiments.data.batches import Batch, batch_of_tokens
+from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
+from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
+from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.data import SequenceFeed, TaskData
+from sbmt.models import TokenTagger
+from sbmt.models.encoder import Positions
+from sbmt.registration import option
+
+REPEATED_TOKENS, RECALL = "repeated_tokens", "recall"
+TEST_SEED = 1_000_003
+"""Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
+
+
+@dataclass(frozen=True)
+class GeneratedConfig(TrainingConfig):
+    """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for.
+
+    A task defines ``make_model`` and ``sample``, which draws n sequences, the same at once as one after the other.
+    """
+
+    positions: Positions = option("none", "positions of tokens: learned, rotary or none; no label depends on them")
+    cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
+    test_sequences: int = option(1024, "sequences of the final evaluation")
+
+    is_generated = True
+    evaluation_batch = 64
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws n sequences."""
+        raise NotImplementedError
+
+    def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
+        """Sequences for training and for the test, from different generators."""
+        feeds = {
+            "train": SequenceFeed(self.sample, self.seed, self.batch_size * self.steps),
+            "test": SequenceFeed(self.sample, TEST_SEED + test_seed, self.test_sequences),
+        }
+        return TaskData(dict(feeds))
+
+    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
+        """Adam."""
+        return torch.optim.Adam(parameters, self.learning_rate)
+
+    def learning_rate_share(self, step: int) -> float:
+        """1, then a line over the last ``cooldown`` steps towards 0."""
+        return min(1.0, (self.steps - step) / (self.cooldown + 1))
+
+    def n_examples(self, split: str) -> int | None:
+        """``test_sequences``."""
+        return self.test_sequences
+
+
+@dataclass(frozen=True)
+class RepeatedTokensConfig(GeneratedConfig):
+    """A run on repeated tokens; by default the demo's."""
+
+    task: str = option(REPEATED_TOKENS, "always repeated_tokens")
+    fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
+
+    tasks = (REPEATED_TOKENS,)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A tagger of every token."""
+        if self.fresh_values:
+            return TokenTagger(self.make_encoder(None, None, d_input=D_VALUE), 1)
+        return TokenTagger(self.make_encoder(self.length, None), 1)
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every token has a label."""
+        sample = sample_fresh_values if self.fresh_values else sample_repeated_tokens
+        return batch_of_tokens(*sample(n, self.length, generator=generator))
+
+
+SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}
+"""``demo``: minutes on two cores. ``paper``: the synthetic column of the paper's Table 7."""
+
+
+def fitted(**overrides: Any) -> dict[str, Any]:
+    """What the preset ``fitted`` changes unless given: steps, and rates, which fall over the last third of them."""
+    settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
+    settings |= {name: value for name, value in overrides.items() if value is not None}
+    return {"cooldown": settings["steps"] // 3} | settings
+
+
+@dataclass(frozen=True)
+class RecallConfig(GeneratedConfig):
+    """A run on associative recall; the length is the number of pairs, queries and distractors, whatever is given."""
+
+    task: str = option(RECALL, "always recall")
+    n_pairs: int = option(16, "items, a key and a value each, that are asked for")
+    n_queries: int = option(16, "keys that ask for their value")
+    n_distractors: int = option(32, "items that are not asked for")
+    n_keys: int = option(128, "keys to draw from")
+    n_values: int = option(32, "values to draw from")
+    permutation: bool = option(False, "ask for each key by the next one")
+    learning_rate: float = option(3e-3, "Adam's learning rate")
+    d_model: int = option(64, "width")
+    d_hidden: int = option(64, "width inside the MLPs")
+
+    tasks = (RECALL,)
+
+    def __post_init__(self) -> None:
+        check_recall(*self._sizes)
+        object.__setattr__(self, "length", self.n_pairs + self.n_queries + self.n_distractors)
+        super().__post_init__()
+
+    @property
+    def _sizes(self) -> tuple[int, int, int, int, int]:
+        return self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A tagger of tokens that hold a key and a value side by side."""
+        vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
+        return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every query has a label."""
+        tokens, answers = sample_recall(n, *self._sizes, permutation=self.permutation, generator=generator)
+        is_query = answers != NO_ANSWER
+        return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)
+
+    @property
+    def evaluation_batch(self) -> int:  # type: ignore[override]
+        """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
+        return max(1, 4096 // self.length)

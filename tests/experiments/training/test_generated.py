@@ -1,0 +1,87 @@
+"""Tasks whose sequences are generated: the order of sequences and masks, what is judged, and that they are learned."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sbmt.block_model.fit import density_penalty
+from sbmt.experiments.data.recall import sample_recall
+from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
+from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, build_model, evaluate, fit, load_run
+from sbmt.experiments.training.data import BatchStream, SequenceFeed
+
+NETWORK = dict(batch_size=4, d_model=8, d_hidden=8, test_sequences=16, options={"n_clusters": 4})
+TINY = RepeatedTokensConfig(length=8, steps=12, **NETWORK)
+ITEMS = dict(n_pairs=3, n_queries=4, n_distractors=5, n_keys=16, n_values=8)
+
+
+def test_sequences_come_in_order_from_one_generator():
+    """Whatever the batches are, wherever they begin, and however many processes share them."""
+    tokens, labels = sample_repeated_tokens(24, 8, generator=torch.Generator().manual_seed(5))
+    for size, first in ((4, 0), (4, 3), (6, 1), (1, 20)):
+        feed = SequenceFeed(TINY.sample, 5, 24)
+        batch = next(iter(BatchStream(feed, feed.endless(size, 0), first=first)))
+        assert torch.equal(batch.tokens, tokens[size * first : size * (first + 1)])
+        assert torch.equal(batch.labels, labels[size * first : size * (first + 1)].flatten().long())
+    for rank in (0, 1):
+        feed = SequenceFeed(TINY.sample, 5, 24)
+        parts = list(BatchStream(feed, feed.once(10, None), rank=rank, n_ranks=2))
+        assert torch.equal(parts[2].tokens, tokens[20 + 2 * rank : 22 + 2 * rank]) and len(parts) == 3
+
+
+def test_a_run_is_a_plain_loop():
+    """The loop of the first notebooks, to the last bit: Adam, masks from one generator that goes on."""
+    config = replace(TINY, density_weight=0.1, cooldown=3)
+    model = build_model(config)
+    optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
+    data, masks = (torch.Generator().manual_seed(seed) for seed in (0, 1))
+    losses = []
+    for step in range(1, 13):
+        tokens, labels = sample_repeated_tokens(4, 8, generator=data)
+        output = model(tokens, generator=masks)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(output.values.squeeze(-1), labels)
+        optimizer.param_groups[0]["lr"] = config.learning_rate * min(1, (13 - step) / 4)
+        optimizer.zero_grad()
+        (loss + 0.1 * density_penalty(output.attention)).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    run = fit(config)
+    assert run.history["loss"] == losses
+    assert all(torch.equal(run.model.state_dict()[name], weight) for name, weight in model.state_dict().items())
+
+
+def test_fresh_values_are_read_saved_and_learned(tmp_path):
+    """Tokens as the generator draws them; a network that has never seen the values of the test answers right."""
+    config = replace(TINY, fresh_values=True, attention="full", options=None)
+    feed = config.open_data().feeds["train"]
+    batch = next(iter(BatchStream(feed, feed.endless(6, 0), first=2)))
+    tokens, labels = sample_fresh_values(18, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(batch.tokens, tokens[12:]) and torch.equal(batch.labels, labels[12:].flatten().long())
+    sizes = dict(length=4, batch_size=32, steps=300, learning_rate=0.01, d_model=32, d_hidden=32, cooldown=100)
+    run = fit(replace(config, **sizes), tmp_path / "run")
+    assert run.test.accuracy > 0.75  # .58 is chance
+    assert evaluate(load_run(tmp_path / "run")).accuracy == run.test.accuracy
+
+
+def test_only_queries_of_recall_are_judged():
+    """Loss and accuracy by hand, query by query; the network is the same for any number of distractors."""
+    run = fit(RecallConfig(**ITEMS, **NETWORK | dict(attention="full", options=None, steps=3)))
+    tokens, answers = sample_recall(10, **ITEMS, generator=torch.Generator().manual_seed(1_000_003 + 5))
+    log_p = run.model.eval()(tokens).values.log_softmax(-1).detach()
+    asked = [(i, j, answer) for i, row in enumerate(answers.tolist()) for j, answer in enumerate(row) if answer >= 0]
+    found = evaluate(run, 10, seed=5)
+    assert len(asked) == 40 == len(found.labels)
+    assert found.accuracy == sum(int(log_p[i, j].argmax()) == answer for i, j, answer in asked) / 40
+    assert found.loss == pytest.approx(-sum(float(log_p[asked_of]) for asked_of in asked) / 40, rel=1e-5)
+    weights = [build_model(run.config.override(n_distractors=n)).state_dict() for n in (1, 500)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+def test_full_attention_learns_to_recall():
+    sizes = dict(n_pairs=4, n_queries=8, n_distractors=4, permutation=True, n_keys=12, n_values=8)
+    run = fit(RecallConfig(**sizes, attention="full", batch_size=32, steps=250, d_model=32, d_hidden=32))
+    assert run.test.accuracy > 0.99
+    assert evaluate(replace(run, config=replace(run.config, n_distractors=40)), 64).accuracy > 0.9
+    other = replace(run, config=replace(run.config, permutation=False))
+    assert evaluate(other, 64).accuracy < 0.5  # what it has learned is which keys belong together

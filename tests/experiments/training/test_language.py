@@ -1,0 +1,107 @@
+"""Pre-training and fine-tuning on small text: where weights start, what runs report, and starts that are refused."""
+
+import json
+import shutil
+from copy import deepcopy
+from functools import partial
+from math import exp
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.data.tokenizer import train_tokenizer
+from sbmt.experiments.files import read_tensors
+from sbmt.experiments.training import fit as fit_run
+from sbmt.experiments.training.lightning_module import TrainingModule
+from sbmt.experiments.training.run import load_run
+from tests.experiments.training.test_f1 import f1_by_hand
+from tests.experiments.training.tiny_language import N_MISMATCHED, N_TEST, VOCABULARY
+
+pytestmark = pytest.mark.usefixtures("language")
+fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
+POSITIONS = "position_embedding.weight"
+
+
+def test_perplexity_is_e_to_the_loss_in_every_row(pretrained, language):
+    run = load_run(pretrained())
+    assert [row["split"] for row in run.rows] == ["train", "train", "dev"] * 3
+    for row in run.rows:
+        assert row["perplexity"] == pytest.approx(exp(row["loss"]), rel=1e-4)
+    assert run.test.metrics == {"perplexity": pytest.approx(exp(run.test.loss))}
+    assert (pretrained() / "tokenizer.json").read_bytes() == (language / "corpus" / "tokenizer.json").read_bytes()
+
+
+@pytest.mark.parametrize("length", [16, 9])
+def test_fine_tuning_starts_from_the_pretrained_encoder(monkeypatch, tiny_glue, pretrained, length):
+    """Of a longer position table the first rows."""
+    folder, starts = pretrained(), []
+    monkeypatch.setattr(TrainingModule, "on_train_start", lambda m: starts.append(deepcopy(m.model.state_dict())))
+    run = fit(tiny_glue(pretrained=str(folder), steps=2, length=length))
+    theirs = {n.removeprefix("encoder."): x for n, x in read_tensors(folder / "model.safetensors").items()}
+    mine = {n.removeprefix("encoder."): x for n, x in starts[0].items() if n.startswith("encoder.")}
+    assert set(mine) < set(theirs) and mine[POSITIONS].shape[0] == length
+    for name, weight in mine.items():
+        assert torch.equal(weight, theirs[name][:length] if name == POSITIONS else theirs[name]), name
+    assert not torch.equal(run.model.state_dict()["encoder.norm.weight"], mine["norm.weight"])  # then it learns
+    assert run.about["pretrained"]["perplexity"] == load_run(folder).test.metrics["perplexity"]
+    assert run.tokenizer.sha256 == load_run(folder).tokenizer.sha256
+
+
+@pytest.mark.parametrize("task", ["sst2", "mnli"])
+def test_scores_are_those_of_single_predictions(tiny_glue, task):
+    """Example by example, of a model whose attention draws nothing. Only MNLI has a second test."""
+    run, n_classes = fit(tiny_glue(task, attention="full")), 2 if task == "sst2" else 3
+    data, model = run.config.open_data(), run.model.eval()
+    commonest = int(np.bincount(data.labels["train"]).argmax())
+    assert ("mismatched" in run.about) == (task == "mnli")
+    results = {"test": run.about | {"accuracy": run.test.accuracy, "metrics": run.test.metrics}}
+    results |= {"mismatched": run.about["mismatched"]} if task == "mnli" else {}
+    for name, n in {"test": N_TEST, "mismatched": N_MISMATCHED}.items():
+        if name not in results:
+            continue
+        feed, found = data.feeds[name], results[name]
+        batches = [feed.batch(np.array([i]), slice(0, 1), 0) for i in range(len(feed))]
+        with torch.no_grad():
+            predicted = [int(model(batch.tokens, batch.mask).values.argmax()) for batch in batches]
+        labels = [int(batch.labels) for batch in batches]
+        assert len(labels) == found["n_test"] == n
+        assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == labels))
+        assert found["metrics"] == pytest.approx(f1_by_hand(predicted, labels, n_classes), abs=1e-6)
+        assert found["chance"] == pytest.approx(labels.count(commonest) / n)
+        assert found["chance_metrics"] == pytest.approx(f1_by_hand([commonest] * n, labels, n_classes), abs=1e-6)
+        assert found["interval"][0] <= found["accuracy"] <= found["interval"][1]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("result.json", None, "result.json"),
+        ("model.safetensors", None, "model.safetensors"),
+        ("config.json", json.dumps({"task": "sst2"}), "a pre-training run"),
+        (
+            "tokenizer.json",
+            train_tokenizer(["the quick brown fox jumps over lazy dogs\n"], VOCABULARY).json,
+            "tokeniser",
+        ),
+    ],
+)
+def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glue, pretrained, file, content, words):
+    shutil.copytree(pretrained(), tmp_path / "from")
+    (tmp_path / "from" / file).unlink()
+    if content is not None:
+        (tmp_path / "from" / file).write_text(content)
+    with pytest.raises(SbmtError, match=words):
+        fit(tiny_glue(pretrained=str(tmp_path / "from")), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("changes", [{"d_model": 16}, {"length": 20}, {"attention": "full"}])
+def test_another_network_than_the_pretrained_one_is_refused(tmp_path, tiny_glue, pretrained, changes):
+    """An attention without weights of its own would leave some unread."""
+    with pytest.raises(SbmtError, match="the network of the run in"):
+        fit(tiny_glue(pretrained=str(pretrained()), **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

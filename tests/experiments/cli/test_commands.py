@@ -46,7 +46,6 @@ def test_recall_is_evaluated_with_more_distractors(succeed, refused):
     succeed("train", "repeated-tokens", *TINY, "--fresh-values", "--output", "f")
     refused("evaluate r --distractors -1", "n_distractors ≥ 1")
     refused("evaluate f --distractors 9", "a run of sbmt train recall, got repeated_tokens")
-    refused("inspect r", "use sbmt evaluate")
     refused("inspect f", "use sbmt evaluate")
 
 
@@ -126,21 +125,17 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
     ("command", "words"),
     [
         ("sample --case round", "case among 'collapsed', 'separated', 'distant'"),
-        ("sample --sampler magic", "sampler among"),
         ("sample --output mask.xyz", "file ending"),
         ("evaluate nowhere", "the folder of a run"),
         ("train repeated-tokens --size huge", "size among 'demo', 'paper'"),
-        ("train repeated-tokens --attention magic", "attention among"),
         ("train repeated-tokens --resume", "config.json"),
-        ("train repeated-tokens --device tpu", "device among 'auto', 'cpu', 'cuda'"),
-        ("train repeated-tokens --output=", "words in every argument"),
-        ("demo --seeds 0", "at least one"),
-        ("study magic", "study among 'demo', 'attentions'"),
+        ("train repeated-tokens --device tpu", "device among"),
+        ("demo --seeds 0", "seeds"),
+        ("study magic", "study among 'demo', 'figure4'"),
         ("study demo --json /proc/x.json", "to write /proc/x.json"),
         ("bench --suite gpu", "suite among"),
         ("bench --suite backends --figure x.png", "the suite attention or fitted for --figure"),
         ("cost --density 2", "density in (0, 1)"),
-        ("glue --figure /proc/x.png", "to write /proc/x.png"),
     ],
 )
 def test_mistakes_take_one_line(refused, command, words):

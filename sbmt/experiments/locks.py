@@ -24,12 +24,17 @@ def only_writer(folder: Path | str | None) -> Iterator[None]:
     path = Path(folder, LOCK)
     lock = FileLock(path, timeout=PATIENCE, poll_interval=0.1)
     with tell_os_errors(f"to write into {folder}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            do = "wait for it to end, or name another folder"
-            raise SbmtError(f"to be the only process that writes into {folder}", "another", do) from None
+        for is_first in (True, False):  # the previous writer may remove its folder while this one waits
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock.acquire()
+                break
+            except FileNotFoundError:
+                if not is_first:
+                    raise
+            except Timeout:
+                do = "wait for it to end, or name another folder"
+                raise SbmtError(f"to be the only process that writes into {folder}", "another", do) from None
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """Two writers of one folder: the second waits for the first or gets an error; they never write at the same time."""
 
+import shutil
 import threading
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_folder_has_one_writer(tmp_path, monkeypatch):
 
 
 def test_a_waiting_writer_gets_the_folder_when_its_turn_comes(tmp_path, monkeypatch):
-    """The first writer removes its lock file: the second must not end up holding a file that is gone."""
+    """The first writer removes its folder: the second must not end up holding a file that is gone."""
     first, order = threading.Event(), []
 
     def wait_and_write():
@@ -44,5 +45,6 @@ def test_a_waiting_writer_gets_the_folder_when_its_turn_comes(tmp_path, monkeypa
         first.set()
         waiting.join(0.3)
         order.append("first")
+        shutil.rmtree(tmp_path / "a")
     waiting.join()
     assert order == ["first", "second"]

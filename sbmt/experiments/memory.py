@@ -12,7 +12,7 @@ from sbmt.errors import SbmtError
 
 MEBIBYTE = 2**20
 STEADY = {
-    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_MMAP_THRESHOLD_": "4096",  # any larger block has pages of its own, so that no step reuses what was freed
     "MALLOC_TRIM_THRESHOLD_": "0",
     "MALLOC_TOP_PAD_": "0",
     "MALLOC_ARENA_MAX": "1",

@@ -11,6 +11,5 @@ def usable_device(name: str) -> torch.device:
     """The device of a name; SbmtError if the name is unknown, or no GPU answers."""
     device = choose("device", name, DEVICES)
     if device.type == "cuda" and not torch.cuda.is_available():
-        do = "run it on a machine with a CUDA GPU and a build of torch for it"
-        raise SbmtError("a GPU that torch can use for the device cuda", "none", do)
+        raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
     return device

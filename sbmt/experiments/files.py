@@ -4,9 +4,11 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,10 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
 
-LOCK = ".lock"
-"""Name of the lock file in a folder while it is being written to, see :mod:`sbmt.experiments.locks`."""
-
-CHECKSUM = "checksum"
-"""The entry of a JSON object that it is checked by."""
-
-MOST_BYTES = 1 << 31
-"""Bytes of a file that is read as a whole: 2 GiB."""
-
+LOCK = ".lock"  # in a folder while a process writes there, see sbmt.experiments.locks
+CHECKSUM = "checksum"  # the entry of a JSON object that it is checked by
+MOST_BYTES = 1 << 31  # of a file that is read as a whole
 MOST_TENSORS = 1 << 36
-"""Bytes of a file of weights: 64 GiB."""
 
 
 @contextmanager
@@ -37,45 +32,33 @@ def tell_os_errors(expected: str, do: str = "choose a folder with room and right
         raise SbmtError(expected, error.strerror or error, do) from error
 
 
-def check_regular(path: Path, most: int | None = None, do: str = "check its name and permissions") -> None:
-    """Raises SbmtError unless a path leads to a regular file, and one of at most ``most`` bytes.
-
-    A pipe or a device is not opened: reading it might never end.
-    """
-    try:
-        status = path.stat()
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise SbmtError(f"a file {path}", getattr(error, "strerror", error), do) from error
-    if not stat.S_ISREG(status.st_mode):
-        raise SbmtError(f"a regular file {path}", "a folder, a device or a pipe", "name a plain file")
-    if most is not None and status.st_size > most:
-        expected = f"at most {most:,} bytes in {path}"
-        raise SbmtError(expected, f"{status.st_size:,}", "check where the file comes from")
+def check_regular(path: Path, do: str = "check its name and permissions") -> None:
+    """Raises SbmtError unless a path leads to a regular file; reading a pipe or a device might never end."""
+    with tell_os_errors(f"a file {path}", do):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SbmtError(f"a regular file {path}", "a folder, a device or a pipe", "name a plain file")
 
 
 def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and permissions") -> bytes:
-    """The content of a file that may come from anywhere."""
-    check_regular(path, most, do)
+    """The content of a file that may come from anywhere, of at most ``most`` bytes."""
+    check_regular(path, do)
     with tell_os_errors(f"a file {path}", do):
+        if (size := path.stat().st_size) > most:
+            raise SbmtError(f"at most {most:,} bytes in {path}", f"{size:,}", "check where it comes from")
         return path.read_bytes()
 
 
 def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
-    """Raises SbmtError unless a command may write into a folder, or replace it.
+    """Raises SbmtError unless a folder is absent, empty but for a lock, or made by the command that asks.
 
-    It may if the folder is absent, empty, or one of its own, which the file ``marker`` shows: the command writes it
-    into each of its folders, beginning with ``start``. A lock in the folder does not count.
+    The file ``marker``, which begins with ``start``, shows that it was.
     """
     with tell_os_errors(f"to write into {folder}"):
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
-        if not others or (marker == LOCK and (folder / LOCK).is_file()):
-            return
-        if marker in others and (folder / marker).is_file():
-            with (folder / marker).open("rb") as file:
-                if file.read(len(start)) == start:
-                    return
-    expected = f"{folder} to be absent, empty, or made by this command"
-    raise SbmtError(expected, f"files of others, such as {min(others)}", "name another, or move them away")
+        file = folder / marker
+        if others and not (file.is_file() and file.read_bytes().startswith(start)):
+            expected = f"{folder} to be absent, empty, or made by this command"
+            raise SbmtError(expected, f"files of others, such as {min(others)}", "name another, or move them away")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -83,56 +66,36 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
     """
-    with _part_of(path) as (handle, part, target):
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            os.chmod(part, stat.S_IMODE(target.stat().st_mode))
-        os.replace(part, target)
-
-
-def check_writable(*paths: Path | None) -> None:
-    """Checks that files of these names can be written, so that a long computation does not fail at its end.
-
-    Nothing is left of the attempt. None stands for a file that nobody asked for.
-    """
-    for path in filter(None, paths):
-        made = [folder for folder in Path(os.path.realpath(path)).parents if not folder.exists()]
-        try:
-            with _part_of(path) as (handle, part, _):
-                os.close(handle)
-                os.unlink(part)
-        finally:
-            remove_empty(made)
-
-
-def remove_empty(folders: list[Path]) -> None:
-    """Removes folders, given from the innermost outwards, up to the first that is absent or has something in it."""
-    with suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
-
-
-@contextmanager
-def _part_of(path: Path) -> Iterator[tuple[int, Path, Path]]:
-    """An open file that can take the place of what a path leads to, its name, and that of the place.
-
-    It is removed after an error.
-    """
     target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     with tell_os_errors(f"to write {path}"):
-        if path.exists() and not path.is_file():
-            raise SbmtError(f"to write {path}", "a folder, a device or a pipe", "name a plain file")
+        _check_replaceable(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes away
         try:
-            yield handle, part, target
+            with part.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Checks that files can be written here, so that a long computation does not fail at its end; None is skipped."""
+    for path in filter(None, paths):
+        with tell_os_errors(f"to write {path}"):
+            _check_replaceable(path)
+            parent = next(folder for folder in Path(os.path.realpath(path)).parents if folder.exists())
+            tempfile.TemporaryFile(dir=parent).close()
+
+
+def _check_replaceable(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise SbmtError(f"to write {path}", "a folder, a device or a pipe", "name a plain file")
 
 
 def remove_parts(folder: Path) -> None:

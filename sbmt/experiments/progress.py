@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-Track = Callable[..., Iterable[Any]]
-"""Called as ``track(items, description=...)``; yields the same items, and shows how many are done."""
+Track = Callable[..., Iterable[Any]]  # called as track(items, description=...), which yields the same items
 
 
 def untracked(items: Iterable[Any], description: str = "") -> Iterable[Any]:

@@ -17,6 +17,6 @@ class Table:
 
     def markdown(self) -> str:
         """Title, table and notes in Markdown."""
-        lines = [self.headings, tuple("---:" if i else "---" for i in range(len(self.headings))), *self.rows]
+        lines = [self.headings, ("---", *["---:"] * (len(self.headings) - 1)), *self.rows]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
         return "\n\n".join([f"*{self.title}.*", table, *(f"{LEFT_OUT} {note}." for note in self.notes)])

@@ -53,13 +53,11 @@ def test_files_have_the_mode_of_the_umask_or_keep_theirs(tmp_path):
 
 
 def test_a_link_is_followed(tmp_path):
-    for name in ("target", "new"):
-        (tmp_path / f"to-{name}").symlink_to(tmp_path / "deep" / name)
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "target").write_bytes(b"old")
-    for name in ("target", "new"):
-        write_bytes(tmp_path / f"to-{name}", b"content")
-        assert (tmp_path / f"to-{name}").is_symlink() and (tmp_path / "deep" / name).read_bytes() == b"content"
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "target")
+    for content in (b"new", b"other"):
+        write_bytes(tmp_path / "link", content)
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "deep" / "target").read_bytes() == content
 
 
 def test_what_is_read_is_a_regular_file_of_a_sensible_size(tmp_path):
@@ -68,7 +66,7 @@ def test_what_is_read_is_a_regular_file_of_a_sensible_size(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
     assert read_file(tmp_path / "file", 5) == b"12345"
     for name, words in (("pipe", "a regular file"), ("link", "a regular file"), ("", "a regular file"),
-                        ("none", "No such file"), ("file", "at most 4 bytes"), ("a\0b", "null byte")):  # fmt: skip
+                        ("none", "No such file"), ("file", "at most 4 bytes")):  # fmt: skip
         with pytest.raises(SbmtError, match=words):
             read_file(tmp_path / name, 4)
 
@@ -88,29 +86,27 @@ def test_a_command_writes_only_where_nothing_of_others_is(tmp_path):
         check_may_write(tmp_path, "config.json", b'{"format"')
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe"])
-def test_damaged_json_is_refused(tmp_path, content):
-    (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(SbmtError, match="JSON in"):
-        read_json(tmp_path / "x.json")
-
-
 @pytest.mark.parametrize("damage", ["missing", "truncated", "pickle"])
-def test_damaged_tensors_are_refused_and_no_pickle_is_loaded(tmp_path, damage):
-    path = tmp_path / "t.safetensors"
+def test_damage_is_refused_and_no_pickle_is_loaded(tmp_path, damage):
+    tensors, numbers = tmp_path / "t.safetensors", tmp_path / "x.json"
     if damage == "truncated":
-        write_tensors(path, {"a": torch.randn(100)})
-        path.write_bytes(path.read_bytes()[:-7])
+        write_tensors(tensors, {"a": torch.randn(100)})
+        write_json(numbers, {"a": 1})
+        for path in (tensors, numbers):
+            path.write_bytes(path.read_bytes()[:-4])
     elif damage == "pickle":
-        path.write_bytes(pickle.dumps({"a": 1}))
+        for path in (tensors, numbers):
+            path.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(SbmtError, match=r"a file|tensors in"):
-        read_tensors(path)
+        read_tensors(tensors)
+    with pytest.raises(SbmtError, match=r"a file|JSON in"):
+        read_json(numbers)
 
 
 def test_a_place_that_cannot_be_written_is_known_before(tmp_path):
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path, tmp_path / "pipe", tmp_path / "file" / "x.png", tmp_path / "new" / ("x" * 250)):
+    for place in (tmp_path, tmp_path / "pipe", tmp_path / "file" / "x.png"):
         with pytest.raises(SbmtError, match="to write"):
             check_writable(tmp_path / "y.json", place)
     check_writable(tmp_path / "new" / "deep" / "x.png", tmp_path / "file", None)

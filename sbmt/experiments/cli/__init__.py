@@ -1,22 +1,18 @@
 """The command line. After a mistake it prints one line and exits with code 2; it never prints a traceback."""
 
 import sys
-from typing import Annotated
 
 import torch
 import typer
 
 import sbmt
 from sbmt.command import run_command
-from sbmt.errors import SbmtError
 from sbmt.experiments.cli.bench import bench, cost
 from sbmt.experiments.cli.data import data_app
-from sbmt.experiments.cli.evaluate import evaluate, predict
-from sbmt.experiments.cli.inspect import inspect, sample
+from sbmt.experiments.cli.runs import evaluate, inspect, predict, sample
 from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import demo, glue, study
 from sbmt.experiments.cli.train import make_train_app
-from sbmt.experiments.memory import keep_freed_memory
 from sbmt.registration import load_plugins
 
 
@@ -30,21 +26,18 @@ def print_version(is_asked: bool) -> bool:
     return is_asked
 
 
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="print versions and exit")
-    ] = False,
-) -> None:
+VERSION = typer.Option(False, "--version", callback=print_version, is_eager=True, help="print versions and exit")
+
+
+def options(version: bool = VERSION) -> None:
     """SBM-Transformer: attention along edges sampled from an inferred block model."""
 
 
 def make_app() -> typer.Typer:
     """All commands, with the options of the attentions that are registered now."""
+    names = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, context_settings=names
     )
     app.callback()(options)
     app.command()(demo)
@@ -60,14 +53,10 @@ app = make_app()
 
 def main() -> None:
     """Imports the modules that ``SBMT_PLUGINS`` names, and runs the command line under the name ``sbmt``."""
-    keep_freed_memory()
     run_command(_run, "sbmt")
 
 
 def _run() -> None:
-    for words in sys.argv[1:]:
-        if not words or (words.startswith("--") and words.endswith("=")):  # such as --output "$FOLDER"
-            raise SbmtError("words in every argument", f"an empty one ({words!r})", "leave it out, or say what it is")
     load_plugins()
     try:
         make_app()(prog_name="sbmt")

@@ -1,7 +1,6 @@
 """``sbmt bench`` and ``sbmt cost``: time and memory of many ways to attend, and operations of each."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,18 +8,15 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars
-from sbmt.experiments.files import write_json
+from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars, write_result
 from sbmt.experiments.training.run import manifest
 
 DENSITY = 0.01
+Names = list[str] | None
 
 
 def bench(
-    suite: Annotated[
-        list[str] | None,
-        typer.Option(help="attention, fitted, backends or memory; repeat it for several; all if left out"),
-    ] = None,
+    suite: Annotated[Names, typer.Option(help="attention, fitted, backends, memory (repeatable); default: all")] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda, which has the suites attention and fitted")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
@@ -38,15 +34,14 @@ def bench(
     if figure is not None and suite and not {"attention", "fitted"} & set(suite):
         raise SbmtError("the suite attention or fitted for --figure", ", ".join(suite), "add --suite attention")
     console = Console(markup=False)
-    keep = (lambda result: None) if json is None else partial(write_json, json)
     with progress_bars(console) as progress:
-        options: dict[str, Any] = {"threads": threads, "device": device, "track": progress.track, "on_found": keep}
-        result = run_suites(suite or (), is_quick=quick, **options)
+        options: dict[str, Any] = {"threads": threads, "device": device, "track": progress.track}
+        result = run_suites(suite or (), is_quick=quick, **options, on_found=lambda found: write_result(found, json))
     for table in tables_of(result):
         print_table(console, table)
     about = result["manifest"]
-    gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""
-    console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
+    machine = about.get("gpu", f"{about['processor']}, {about['threads']} threads")
+    console.print(f"{machine}, torch {about['torch']}", highlight=False)
     if figure is not None:
         from sbmt.experiments.plots.benchmarks import draw_benchmarks
 
@@ -54,24 +49,9 @@ def bench(
 
 
 def cost(
-    attention: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="full-fused, linear, reformer, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
-            "sbm-static or random-mask, or one of your own; repeat it for several; all if left out"
-        ),
-    ] = None,
-    length: Annotated[
-        list[int] | None,
-        typer.Option(help="tokens per sequence; repeat it for several; the five tasks of the paper if left out"),
-    ] = None,
-    density: Annotated[
-        float | None,
-        typer.Option(
-            help="density of the masks, in (0, 1) (default: what the paper's models have on each task, or "
-            f"{DENSITY} with --length)"
-        ),
-    ] = None,
+    attention: Annotated[Names, typer.Option(help="name of an attention (repeatable); all if left out")] = None,
+    length: Annotated[list[int] | None, typer.Option(help="tokens (repeatable); the paper's tasks if left out")] = None,
+    density: Annotated[float | None, typer.Option(help=f"of masks; the paper's, or {DENSITY} with --length")] = None,
     memory: Annotated[bool, typer.Option(help="whether to measure memory, about a minute in all")] = True,
     json: Annotated[Path | None, typer.Option(help="where the numbers go")] = None,
 ) -> None:
@@ -91,5 +71,4 @@ def cost(
         report = cost_report(attention or (), columns, has_memory=memory, track=progress.track)
     for table in cost_tables(report):
         print_table(console, table)
-    if json is not None:
-        write_json(json, report | {"manifest": manifest()})
+    write_result(report | {"manifest": manifest()}, json)

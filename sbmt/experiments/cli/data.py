@@ -9,9 +9,11 @@ from rich.console import Console
 
 from sbmt.errors import SbmtError, choose, printable
 from sbmt.experiments.cli.terminal import print_table, progress_bars
+from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
-from sbmt.experiments.data.source import TASKS, Source
+from sbmt.experiments.data.source import TASKS
+from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.tables import Table
 
 data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
@@ -23,9 +25,7 @@ def prepare_task(
     from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="replace other examples with the same name")] = False,
-    vocab_size: Annotated[
-        int | None, typer.Option(help="corpus: number of tokens that its tokeniser learns; 50,265 if left out")
-    ] = None,
+    vocab_size: Annotated[int | None, typer.Option(help="corpus: tokens to learn; 50,265 if left out")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
 ) -> None:
     """Find or generate a task's examples, check them, and keep them where training reads them.
@@ -36,12 +36,15 @@ def prepare_task(
     from sbmt.experiments.data.catalogue import find_source
 
     choose("task", task, dict.fromkeys(TASKS))
+    given = [name for name, x in (("--vocab-size", vocab_size), ("--tokenizer", tokenizer)) if x is not None]
+    if len(given) > (task == "corpus"):
+        raise SbmtError("--vocab-size or --tokenizer, and only with corpus", ", ".join([task, *given]), "leave one out")
     console = Console(markup=False)
     if task == "corpus":
-        with console.status("reading the text"):
-            source = _corpus(from_, reduced, vocab_size, tokenizer)
-    elif (vocab_size, tokenizer) != (None, None):
-        raise SbmtError("--vocab-size and --tokenizer only with corpus", task, "leave them out")
+        size = (REDUCED_VOCABULARY if reduced else VOCABULARY) if vocab_size is None else vocab_size
+        loaded = Tokenizer.load(tokenizer) if tokenizer else None
+        name = "corpus-reduced" if reduced else "corpus"
+        source = corpus_source(from_ or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
     else:
         source = find_source(task, from_, is_reduced=reduced)
     with progress_bars(console) as progress:
@@ -49,18 +52,6 @@ def prepare_task(
         folder = prepared_folder()
         prepared = prepare(source, folder, is_replaced=replace, report=lambda n: progress.update(bar, completed=n))
     _show(console, prepared)
-
-
-def _corpus(path: Path | None, is_reduced: bool, vocab_size: int | None, tokenizer: Path | None) -> Source:
-    from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
-    from sbmt.experiments.data.tokenizer import Tokenizer
-
-    if vocab_size is not None and tokenizer is not None:
-        raise SbmtError("--vocab-size or --tokenizer", "both", "leave one out: a tokeniser already has a size")
-    size = (REDUCED_VOCABULARY if is_reduced else VOCABULARY) if vocab_size is None else vocab_size
-    loaded = None if tokenizer is None else Tokenizer.load(tokenizer)
-    name = "corpus-reduced" if is_reduced else "corpus"
-    return corpus_source(path or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
 
 
 @data_app.command("list")
@@ -71,14 +62,14 @@ def list_prepared() -> None:
     folders = sorted(path.parent for path in prepared_folder().glob("*/info.json"))
     if not folders:
         console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
-    damages = []
+    is_damaged = False
     for folder in folders:
         try:
             _show(console, open_prepared(folder, is_checked=False))
         except SbmtError as error:
-            damages.append(error)
+            is_damaged = True
             typer.echo(f"sbmt: {error}", err=True)
-    if damages:
+    if is_damaged:
         raise typer.Exit(2)
 
 

@@ -9,54 +9,53 @@ import typer
 from rich.console import Console
 
 from sbmt.errors import check_sizes, choose
-from sbmt.experiments.cli.terminal import check_targets, print_table, run_with_bars, study_table
+from sbmt.experiments.cli.terminal import check_targets, print_table, run_with_bar, study_table, write_result
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
-from sbmt.experiments.files import write_json
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import summary
 from sbmt.experiments.training.generated import SIZES
-from sbmt.experiments.training.tasks import EPOCHS, GLUE_TASKS
+from sbmt.experiments.training.tasks import GLUE_TASKS
 
+Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
+Figure = Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")]
 
 
 def demo(
     output: Annotated[Path, typer.Option(help="folder of the runs, the figure and the result")] = Path("runs/demo"),
     seeds: Annotated[int, typer.Option(help="runs per attention")] = 1,
     steps: Annotated[int, typer.Option(help="optimiser steps per run")] = SIZES["demo"].steps,
-    seed: Annotated[int, typer.Option(help="first seed")] = 0,
     workers: Workers = 2,
 ) -> None:
     """Train full attention, SBM as published, a fitted mask and a random one of its density, and compare them.
 
-    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An
-    interrupted demo is resumed.
+    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An interrupted demo
+    is resumed.
     """
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
     console = Console(markup=False)
-    study = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps, seed=seed), n_seeds=seeds)
-    runs = run_with_bars(console, study, output, workers)
-    result = summary(study, runs)
-    write_json(output / "result.json", result)
+    chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
+    runs = run_with_bar(console, chosen, output, workers)
+    result = summary(chosen, runs)
+    write_result(result, output / "result.json")
     print_table(console, study_table(result))
-    guess = majority_accuracy(study.config.length)
+    guess = majority_accuracy(chosen.config.length)
     console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
     published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
-    console.print(f"Figure: {output / 'demo.png'}   numbers: {output / 'result.json'}   look closer: ", end="")
-    console.print(f"sbmt inspect {output / f'fitted-seed{seed}'}", highlight=False)
+    console.print(f"Figure and numbers: {output}   Next: sbmt inspect {output / 'fitted-seed0'}", highlight=False)
 
 
 def study(
     name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
     output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
     json: Json = None,
-    figure: Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")] = None,
+    figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
     """Train every run behind a figure or table of the documentation: several trials on several seeds.
@@ -68,9 +67,8 @@ def study(
     check_targets(json, figure)
     folder = output or Path("runs") / name
     console = Console(markup=False)
-    result = summary(chosen, run_with_bars(console, chosen, folder, workers))
-    for path in filter(None, (folder / "result.json", json)):
-        write_json(path, result)
+    result = summary(chosen, run_with_bar(console, chosen, folder, workers))
+    write_result(result, folder / "result.json", json)
     print_table(console, study_table(result))
     if figure is not None:
         from sbmt.experiments.plots.study import draw_study
@@ -80,18 +78,13 @@ def study(
 
 
 def glue(
-    trial: Annotated[
-        list[str], typer.Option(help=f"repeat it for several; of: {', '.join(language.TRIALS)}", show_default=False)
-    ] = list(language.DEFAULT),  # noqa: B006
-    task: Annotated[list[str], typer.Option(help="repeat it for several", show_default=False)] = list(GLUE_TASKS),  # noqa: B006
+    trial: Annotated[Names, typer.Option(help=f"repeatable; all if left out: {', '.join(language.TRIALS)}")] = None,
+    task: Annotated[Names, typer.Option(help=f"repeatable; all if left out: {', '.join(GLUE_TASKS)}")] = None,
     seeds: Annotated[int, typer.Option(help="runs of fine-tuning per attention and task")] = 1,
-    epochs: Annotated[
-        int | None, typer.Option(help=f"passes over a task's examples; {EPOCHS}, or fewer if reduced")
-    ] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core a run, instead of Table 7")] = False,
     output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),
     json: Json = None,
-    figure: Annotated[Path | None, typer.Option(help="also draw accuracy against density, task by task, here")] = None,
+    figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
     """Pre-train several attentions, fine-tune each on the four tasks, and print the paper's Table 4 beside them.
@@ -99,16 +92,16 @@ def glue(
     Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
-    check_sizes(seeds=seeds, workers=workers, **({} if epochs is None else {"epochs": epochs}))
+    check_sizes(seeds=seeds, workers=workers)
     check_targets(json, figure)
     console = Console(markup=False)
-    options: dict[str, Any] = {"n_seeds": seeds, "epochs": epochs, "is_reduced": reduced, "n_workers": workers}
-    results = language.run_language_studies(trial, task, output, **options, run=partial(run_with_bars, console))
-    for path in filter(None, (output / "result.json", json)):
-        write_json(path, results)
-    print_table(console, language.mlm_table(results["mlm"]))
-    print_table(console, language.glue_accuracy_table(results))
-    print_table(console, language.glue_f1_table(results))
+    options: dict[str, Any] = {"n_seeds": seeds, "is_reduced": reduced, "n_workers": workers}
+    options["run"] = partial(run_with_bar, console)
+    results = language.run_language_studies(trial or list(language.TRIALS), task or GLUE_TASKS, output, **options)
+    write_result(results, output / "result.json", json)
+    tables = language.mlm_table(results["mlm"]), language.glue_accuracy_table(results), language.glue_f1_table(results)
+    for table in tables:
+        print_table(console, table)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 

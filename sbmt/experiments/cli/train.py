@@ -2,89 +2,112 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import Field, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console
 
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.cli.options import config_parameters, parameters_of
-from sbmt.experiments.cli.terminal import numbers_of, print_scores, training_bars
+from sbmt.experiments.cli.terminal import numbers_of, print_scores, progress_bars
 from sbmt.experiments.data.glue import GLUE
-from sbmt.experiments.devices import DEVICES, usable_device
+from sbmt.experiments.devices import usable_device
+from sbmt.experiments.training import generated, tasks
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
-from sbmt.experiments.training.generated import RECALL, SIZES, RecallConfig, RepeatedTokensConfig, fitted
 from sbmt.experiments.training.run import Step, read_config
-from sbmt.experiments.training.tasks import (
-    EPOCHS,
-    LONG_RANGE_TASKS,
-    PAPER,
-    PAPER_MLM,
-    REDUCED,
-    REDUCED_MLM,
-    TASK_TITLES,
-    GlueConfig,
-    MlmConfig,
-    epochs_of,
-    fine_tuning,
-    reduced_settings,
-)
+from sbmt.layers.registry import ATTENTIONS, options_of
 
 Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
-REPEATED = """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
-
-The defaults shown are those of --size demo; --preset fitted trains for longer, with larger rates."""
-RECALLED = """Give the value that was stored with a key, among distractors (associative recall).
+REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
+MLM = "Pre-train a masked language model: guess the tokens that were hidden."
+RECALL = """Give the value that was stored with a key, among distractors (associative recall).
 
 Every option of the network starts where full attention learns the task within 200 steps."""
-REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
-FINE_TUNED = """Fine-tune on a task of GLUE: SST-2, QQP, MNLI or QNLI.
-
-The network is that of the pre-training run; the other settings are the paper's Table 7 unless --reduced. Prepare
-the examples first: sbmt data prepare TASK."""
 
 
 def make_train_app() -> typer.Typer:
     """The commands, with the options of the attentions that are registered now."""
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
-    _add(app, "repeated-tokens", REPEATED, RepeatedTokensConfig, _repeated_tokens)
-    _add(app, RECALL, RECALLED, RecallConfig, RecallConfig().override, "length")
-    for task in LONG_RANGE_TASKS:
-        make = partial(_reducible, PAPER[task], REDUCED[task])
-        _add(app, task, TASK_TITLES[task] + REDUCIBLE + task, type(PAPER[task]), make)
-    title = "Pre-train a masked language model: guess the tokens that were hidden."
-    _add(app, "mlm", title + REDUCIBLE + "corpus", MlmConfig, partial(_reducible, PAPER_MLM, REDUCED_MLM))
-    _add(app, "glue", FINE_TUNED, GlueConfig, _glue, "pretrained")
+    _add(app, "repeated-tokens", generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
+    _add(app, generated.RECALL, generated.RecallConfig, generated.RecallConfig().override, RECALL, "length")
+    for task, paper in tasks.PAPER.items():
+        make = partial(_reducible, paper, tasks.REDUCED[task])
+        _add(app, task, type(paper), make, tasks.TASK_TITLES[task] + REDUCIBLE + task)
+    make = partial(_reducible, tasks.PAPER_MLM, tasks.REDUCED_MLM)
+    _add(app, "mlm", tasks.MlmConfig, make, MLM + REDUCIBLE + "corpus")
+    _add(app, "glue", tasks.GlueConfig, _glue, _glue.__doc__, "pretrained")
     return app
 
 
 def _add(
-    app: typer.Typer, name: str, title: str, kind: type, make: Callable[..., TrainingConfig], *without: str
+    app: typer.Typer, name: str, kind: type, make: Callable[..., TrainingConfig], title: str | None, *without: str
 ) -> None:
     """A command with the options of ``make``, which turns them and the fields of a configuration into one."""
-    how = parameters_of(_train, inspect.Parameter.KEYWORD_ONLY)
+    where = [p for p in inspect.signature(_train).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
     def command(**given: Any) -> None:
-        where = {p.name: given.pop(p.name) for p in how}
-        _train(make(**given), **where)
+        how = {p.name: given.pop(p.name) for p in where}
+        _train(make(**given), **how)
 
-    own = parameters_of(make, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    options = [*own, *how, *config_parameters(kind, ("task", *without))]
-    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    own = [p for p in inspect.signature(make).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    options = [*own, *where, *_config_options(kind, {"task", "options", "option_defaults", *without})]
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in options]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app.command(name, help=title)(command)
+
+
+def _config_options(config: type, without: set[str]) -> list[inspect.Parameter]:
+    """An option for each field of a configuration and each option of any attention, all None if not given.
+
+    A field's help text is its metadata ``"help"``; names in ``without`` get no option.
+    """
+    hints, starts = get_type_hints(config), dict(getattr(config, "option_defaults", ()))
+    shown = [field for field in fields(config) if field.name not in without]
+    found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
+    for name, (owners, field, hint) in attention_options().items():
+        if name in hints:
+            do = "rename it: the command line uses it for something else"
+            raise SbmtError(f"another name for an option of {owners[0]!r}", name, do)
+        help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
+        found.append(_option(field, hint, help_, starts.get(name, field.default), "Options of the attention"))
+    return found
+
+
+def attention_options() -> dict[str, tuple[list[str], "Field[Any]", Any]]:
+    """All options of attentions by name: the attentions that have it, the first one's field, and its type."""
+    found: dict[str, tuple[list[str], Field[Any], Any]] = {}
+    for attention in ATTENTIONS:
+        hints = get_type_hints(options_of(attention))
+        for field in fields(options_of(attention)):
+            found.setdefault(field.name, ([], field, hints[field.name]))[0].append(attention)
+    return found
+
+
+def _option(field: "Field[Any]", hint: Any, help_: str, default: Any, group: str | None = None) -> inspect.Parameter:
+    help_ += f" ({', '.join(names)})" if (names := field.metadata.get("names")) else ""
+    help_ += f" (default: {default})" if default not in (None, "") else ""
+    given = next((each for each in get_args(hint) if each is not NoneType), hint)  # T of T | None
+    kind = str if Literal in (get_origin(hint), get_origin(given)) else given
+    option = typer.Option(help=help_, show_default=False, rich_help_panel=group)
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _repeated_tokens(
     size: Annotated[str, typer.Option(help="named settings: demo, or paper (256 tokens, batch 256)")] = "demo",
     **overrides: Any,
 ) -> TrainingConfig:
+    """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
+
+    The defaults shown are those of --size demo; --preset fitted trains for longer, with larger rates.
+    """
     if overrides["preset"] == "fitted":
-        overrides = fitted(**overrides)
-    return choose("size", size, SIZES).override(**overrides)
+        overrides = generated.fitted(**overrides)
+    return choose("size", size, generated.SIZES).override(**overrides)
 
 
 def _reducible(
@@ -95,30 +118,26 @@ def _reducible(
 
 def _glue(
     task: Annotated[str, typer.Option(help=f"one of: {', '.join(GLUE)}")],
-    from_: Annotated[
-        Path | None, typer.Option("--from", help="folder of a pre-training run; weights drawn anew if left out")
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(help=f"passes over the examples, unless --steps is given; {EPOCHS} or fewer"),
-    ] = None,
+    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; new weights if left out")] = None,
+    epochs: Annotated[int | None, typer.Option(help=f"passes over the examples; {tasks.EPOCHS} or fewer")] = None,
     reduced: Reduced = False,
     **overrides: Any,
 ) -> TrainingConfig:
+    """Fine-tune on a task of GLUE: SST-2, QQP, MNLI or QNLI.
+
+    The network is that of the pre-training run; the other settings are the paper's Table 7 unless --reduced. Prepare
+    the examples first: sbmt data prepare TASK.
+    """
     choose("task", task, GLUE)
-    settings = reduced_settings(task) if reduced else {}
-    start = (REDUCED_MLM if reduced else PAPER_MLM) if from_ is None else read_config(from_)
-    if not isinstance(start, MlmConfig):
+    start = read_config(from_) if from_ else tasks.REDUCED_MLM if reduced else tasks.PAPER_MLM
+    if not isinstance(start, tasks.MlmConfig):
         raise SbmtError("the folder of a pre-training run", from_, "train one with: sbmt train mlm")
+    settings = tasks.reduced_settings(task) if reduced else {}
     settings |= {"tokenizer": overrides.pop("tokenizer") or "", "embedding_std": start.embedding_std}
-    config = fine_tuning(task, "" if from_ is None else str(from_), start, **settings)
-    steps = {name: overrides.pop(name) for name in ("steps", "warmup_steps", "eval_every")}
-    config = config.override(**overrides)
-    if (n := steps["steps"]) is None:
-        config = epochs_of(config, len(config.open_prepared().splits["train"]), epochs, is_reduced=reduced)
-    else:
-        config = replace(config, steps=n, warmup_steps=n // 20, eval_every=n)
-    return config.override(**steps)
+    config = tasks.fine_tuning(task, str(from_ or ""), start, **settings)
+    config = config.override(data=overrides.pop("data"), batch_size=overrides.pop("batch_size"))
+    config = tasks.epochs_of(config, len(config.open_prepared().splits["train"]), epochs, is_reduced=reduced)
+    return config.override(**overrides)
 
 
 def _train(
@@ -126,17 +145,11 @@ def _train(
     *,
     output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")] = False,
-    device: Annotated[
-        str,
-        typer.Option(help="auto, cpu or cuda; auto is a GPU if there is one, but the CPU for generated sequences"),
-    ] = "auto",
-    devices: Annotated[
-        int, typer.Option(help="processes on this machine, each with a GPU of its own if there are any")
-    ] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto: a GPU, unless sequences are generated")] = "auto",
+    devices: Annotated[int, typer.Option(help="processes on this machine, each with a GPU if there are any")] = 1,
     nodes: Annotated[int, typer.Option(help="machines")] = 1,
 ) -> None:
     """Trains, shows progress, and prints the test scores."""
-    choose("device", device, {"auto": None, **DEVICES})
     if device != "auto":
         usable_device(device)
     folder = output or Path("runs") / config.task.replace("_", "-")
@@ -144,7 +157,7 @@ def _train(
     where["strategy"] = "auto" if devices * nodes == 1 else "ddp"
     console = Console(quiet=not is_first_process(), markup=False)
     try:
-        with training_bars(console) as progress:
+        with progress_bars(console, "numbers") as progress:
             title = f"{config.attention} on {config.task.replace('_', ' ')}"
             bar = progress.add_task(title, total=config.steps, numbers="")
 

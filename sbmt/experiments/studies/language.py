@@ -11,36 +11,21 @@ from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
+from sbmt.experiments.training import tasks as settings_of
 from sbmt.experiments.training.run import Run
-from sbmt.experiments.training.tasks import (
-    ANEW,
-    GLUE_TASKS,
-    PAPER_MLM,
-    REDUCED_MLM,
-    TOKENIZER,
-    epochs_of,
-    fine_tuning,
-    reduced_settings,
-)
+from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
 
-TRIALS = {
-    trial.name: trial
-    for trial in (
-        Trial("full", "full attention", {"attention": "full"}),
-        Trial("full-long", "full attention, thrice the steps", {"attention": "full"}),
-        Trial("sbm", "SBM and window"),
-        Trial("random-equal", "random mask and window, SBM's density", {"attention": "random_mask"}, density_of="sbm"),
-        Trial("window", "window alone", {"attention": "random_mask", "mask_density": 0.0}),
-        Trial("sbm-loops", "SBM and self-loops, no window", {"window": 0}),
-        Trial("linear", "linear attention", {"attention": "linear"}),
-        Trial("nystromformer", "Nyströmformer", {"attention": "nystromformer"}),
-        Trial("reformer", "Reformer", {"attention": "reformer"}),
-        Trial("performer", "Performer", {"attention": "performer"}),
-        Trial("linformer", "Linformer", {"attention": "linformer"}),
-    )
-}
-SCRATCH = Trial("scratch", "full attention, not pre-trained", {"attention": "full"})
-DEFAULT = ("full", "full-long", "sbm", "random-equal", "window", "sbm-loops", "linear", "nystromformer")
+_ALL = (
+    Trial("full", "full attention", {"attention": "full"}),
+    Trial("full-long", "full attention, thrice the steps", {"attention": "full"}),
+    Trial("sbm", "SBM and window"),
+    Trial("random-equal", "random mask and window, SBM's density", {"attention": "random_mask"}, density_of="sbm"),
+    Trial("window", "window alone", {"attention": "random_mask", "mask_density": 0.0}),
+    Trial("sbm-loops", "SBM and self-loops, no window", {"window": 0}),
+    Trial("linear", "linear attention", {"attention": "linear"}),
+    Trial("nystromformer", "Nyströmformer", {"attention": "nystromformer"}),
+)
+TRIALS = {trial.name: trial for trial in _ALL}
 TABLE_4 = {
     "full attention": (89.8, 84.7, 84.0, 85.0),
     "Reformer": (89.3, 84.4, 83.9, 84.0),
@@ -50,44 +35,43 @@ TABLE_4 = {
     "SBM and window, density 13.5": (89.8, 85.2, 83.5, 83.6),
 }
 """The paper's Table 4: SST-2, QQP, MNLI, QNLI."""
+Results = dict[str, dict[str, Any]]
 
 
-def pretraining_study(names: Iterable[str] = DEFAULT, *, is_reduced: bool = True) -> Study:
+def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool = True) -> Study:
     """One masked language model per attention, given keys of :data:`TRIALS`; ``random-equal`` needs ``sbm``.
 
     ``is_reduced`` trains networks that one CPU core trains in minutes, instead of the paper's.
     """
-    config, names, trials = REDUCED_MLM if is_reduced else PAPER_MLM, tuple(names), []
-    for name in dict.fromkeys(names):
-        trial = choose("trial", name, TRIALS)
-        if trial.density_of not in (None, *names):
-            do = f"name {trial.density_of} too, or leave {name} out"
-            raise SbmtError(f"the trial {trial.density_of}, whose density {name} takes", ", ".join(names), do)
-        more = {"steps": 3 * config.steps} if name == "full-long" else {}
-        trials.append(replace(trial, settings=trial.settings | more))
-    return Study("mlm", "masked language model", config, tuple(trials), 1)
+    config = REDUCED_MLM if is_reduced else PAPER_MLM
+    trials = {name: choose("trial", name, TRIALS) for name in names}
+    if "random-equal" in trials and "sbm" not in trials:
+        raise SbmtError("the trial sbm, whose density random-equal takes", ", ".join(trials), "name sbm too")
+    if "full-long" in trials:
+        trials["full-long"] = replace(_ALL[1], settings=_ALL[1].settings | {"steps": 3 * config.steps})
+    return Study("mlm", "masked language model", config, tuple(trials.values()), 1)
 
 
 def fine_tuning_study(
-    task: str, pretraining: Study, folder: Path, *, n_seeds: int = 1, epochs: int | None = None, is_reduced: bool = True
+    task: str, pretraining: Study, folder: Path, *, n_seeds: int = 1, is_reduced: bool = True
 ) -> Study:
-    """Every pre-trained model of a study on one task, and one that was not pre-trained.
+    """Every pre-trained model of a study, whose runs ``folder`` holds, on one task, and one that was not pre-trained.
 
-    ``folder`` holds the runs of ``pretraining``. All seeds start from the same weights; head, order of examples and
-    masks differ. ``epochs`` are by default the paper's, or those of the reduced runs, which take subsets of examples.
+    All seeds start from the same weights; head, order of examples and masks differ.
     """
-    settings = reduced_settings(task) if is_reduced else {}
     first = pretraining.config
     trials = []
     for trial in pretraining.trials:
-        network = {name: value for name, value in trial.settings.items() if name not in ANEW}
+        network = {name: value for name, value in trial.settings.items() if name not in settings_of.ANEW}
         start = {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}
         trials.append(replace(trial, settings=network | start))
-    tokenizer = Path(trials[0].settings["pretrained"]) / TOKENIZER  # that of all
-    anew = {"pretrained": "", "tokenizer": str(tokenizer), "embedding_std": first.embedding_std}
-    scratch = replace(SCRATCH, settings=SCRATCH.settings | anew)
-    config = fine_tuning(task, trials[0].settings["pretrained"], first, **settings)  # type: ignore[arg-type]
-    config = epochs_of(config, len(config.open_prepared().splits["train"]), epochs, is_reduced=is_reduced)
+    start = trials[0].settings["pretrained"]
+    tokenizer = str(Path(start) / settings_of.TOKENIZER)  # that of all
+    anew = {"attention": "full", "pretrained": "", "tokenizer": tokenizer, "embedding_std": first.embedding_std}
+    scratch = Trial("scratch", "full attention, not pre-trained", anew)
+    settings = settings_of.reduced_settings(task) if is_reduced else {}
+    config = settings_of.fine_tuning(task, start, first, **settings)  # type: ignore[arg-type]
+    config = settings_of.epochs_of(config, len(config.open_prepared().splits["train"]), is_reduced=is_reduced)
     return Study(task, GLUE[task].folder, config, (*trials, scratch), n_seeds)
 
 
@@ -97,29 +81,21 @@ def run_language_studies(
     folder: Path,
     *,
     n_seeds: int,
-    epochs: int | None = None,
     is_reduced: bool,
     n_workers: int = 1,
     run: Callable[[Study, Path, int], list[tuple[str, Run]]] = run_study,
-) -> dict[str, dict[str, Any]]:
+) -> Results:
     """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
 
-    ``run`` runs a study in a folder with ``n_workers`` processes, in a way that may show progress. The result has
-    summaries by name: ``mlm``, then the tasks.
+    ``run`` runs a study in a folder with ``n_workers`` processes. The result has the summaries of all studies by name.
     """
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))
     pretraining = pretraining_study(names, is_reduced=is_reduced)
     pretraining.config.open_data()  # reports missing data before the first run
-    options: dict[str, Any] = {"n_seeds": n_seeds, "epochs": epochs, "is_reduced": is_reduced}
+    options: dict[str, Any] = {"n_seeds": n_seeds, "is_reduced": is_reduced}
     studies = [pretraining, *(fine_tuning_study(task, pretraining, folder / "mlm", **options) for task in tasks)]
     return {study.name: summary(study, run(study, folder / study.name, n_workers)) for study in studies}
-
-
-Results = dict[str, dict[str, Any]]
-"""What :func:`run_language_studies` returns: the summary of every study by name."""
-Number = Callable[[dict[str, Any]], float]
-"""A number in [0, 1] of a run's result."""
 
 
 def mlm_table(result: dict[str, Any]) -> Table:
@@ -144,51 +120,43 @@ def mlm_table(result: dict[str, Any]) -> Table:
 def glue_accuracy_table(results: Results) -> Table:
     """Accuracy in percent, mean ± deviation over seeds, and density; and always answering the commonest label."""
     title = "Accuracy in %, mean ± deviation over seeds (density in %, if less than 100)"
-    return _task_table("glue-accuracy", title, results, lambda run: run["test"]["accuracy"], lambda run: run["chance"])
+    return _task_table("glue-accuracy", title, results, lambda run: (run["test"]["accuracy"], run["chance"]))
 
 
 def glue_f1_table(results: Results) -> Table:
     """The paper's Table 4, with the F1 of the pipeline that it uses: ours above, the paper's below."""
-    ours = _task_table(
-        "glue-f1",
-        "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4",
-        results,
-        lambda run: run["test"]["metrics"]["pipeline_f1"],
-        lambda run: run["chance_metrics"]["pipeline_f1"],
-    )
-    places = [GLUE_TASKS.index(task) for task in _columns(results)[0]]
+    title = "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4"
+
+    def scores(run: dict[str, Any]) -> tuple[float, float]:
+        return run["test"]["metrics"]["pipeline_f1"], run["chance_metrics"]["pipeline_f1"]
+
+    ours = _task_table("glue-f1", title, results, scores)
+    places = [place for place, task in enumerate(GLUE_TASKS) if task in results]
     paper = [(f"paper: {title}", *(f"{row[place]:.1f}" for place in places)) for title, row in TABLE_4.items()]
     notes = ("The paper's rows are of models pre-trained on far more text: they are there for the layout, not to beat",)
     return replace(ours, rows=(*ours.rows, *paper), notes=notes)
 
 
-def _task_table(name: str, title: str, results: Results, number: Number, constant: Number) -> Table:
-    """A number of every trial on every task, and below it that of always answering the commonest label."""
-    tasks, titles = _columns(results)
-    rows = [(shown, *(_cell(_runs(results[task], trial), number) for task in tasks)) for trial, shown in titles.items()]
-    constants = (f"{100 * constant(results[task]['runs'][0]):.1f}" for task in tasks)
-    rows.append(("always the commonest label", *constants))
-    return Table(name, title, ("attention", *map(short_title, tasks)), tuple(rows))
-
-
-def short_title(task: str) -> str:
-    """``SST-2`` for ``sst2``."""
-    return GLUE[task].folder if task in GLUE else task.upper()
-
-
-def _columns(results: Results) -> tuple[list[str], dict[str, str]]:
+def _task_table(
+    name: str, title: str, results: Results, numbers: Callable[[dict[str, Any]], tuple[float, float]]
+) -> Table:
+    """A row per trial, a column per task, of two numbers in [0, 1] of a run: its own, and the commonest label's."""
     tasks = [task for task in GLUE_TASKS if task in results]
-    return tasks, {trial: title for task in tasks for trial, title in results[task]["titles"].items()}
+    titles = {trial: shown for task in tasks for trial, shown in results[task]["titles"].items()}
+
+    def cell(runs: list[dict[str, Any]]) -> str:
+        if not runs:
+            return LEFT_OUT
+        values = [100 * numbers(run)[0] for run in runs]
+        density = 100 * mean(run["test"]["density"] for run in runs)
+        spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+        return f"{mean(values):.1f}{spread}" + (f" ({density:.1f})" if density < 100 else "")
+
+    rows = [(shown, *(cell(_runs(results[task], trial)) for task in tasks)) for trial, shown in titles.items()]
+    constant = (f"{100 * numbers(results[task]['runs'][0])[1]:.1f}" for task in tasks)
+    rows.append(("always the commonest label", *constant))
+    return Table(name, title, ("attention", *(GLUE[task].folder for task in tasks)), tuple(rows))
 
 
 def _runs(result: dict[str, Any], trial: str) -> list[dict[str, Any]]:
     return [run for run in result["runs"] if run["trial"] == trial]
-
-
-def _cell(runs: list[dict[str, Any]], number: Number) -> str:
-    if not runs:
-        return LEFT_OUT
-    values = [100 * number(run) for run in runs]
-    density = 100 * mean(run["test"]["density"] for run in runs)
-    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{mean(values):.1f}{spread}" + (f" ({density:.1f})" if density < 100 else "")

@@ -5,7 +5,6 @@ import os
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from sbmt.errors import SbmtError, choose, is_integer
+from sbmt.errors import SbmtError, check_sizes, choose, is_integer
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
@@ -26,8 +25,6 @@ from sbmt.experiments.training.run import Run, Step, load_run, manifest, read_co
 from sbmt.registration import load_plugins
 
 MOST_SEEDS = 10_000
-_REPORT_EVERY = 10  # steps between two reports of a worker
-
 Report = Callable[[str, int, Step | int], None]
 """Called with a trial's name, its seed, and a step or, when a run begins, the number of steps already done."""
 
@@ -57,19 +54,16 @@ class Study:
 
     def __post_init__(self) -> None:
         counts = self._counts()
-        if not self.trials or len(counts) < len(self.trials):
-            names = [trial.name for trial in self.trials] or "none"
-            raise SbmtError("at least one trial, and names of their own for all", names, "name what to train")
-        for n_seeds in (self.n_seeds, *counts.values()):
-            if not is_integer(n_seeds) or not 1 <= n_seeds <= MOST_SEEDS:
-                raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", n_seeds, "each is a run")
+        if not counts or len(counts) < len(self.trials):
+            names = [trial.name for trial in self.trials]
+            raise SbmtError("at least one trial, and different names for all", names, "name what to train")
+        if not all(is_integer(n) and 1 <= n <= MOST_SEEDS for n in counts.values()):
+            raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", counts, "each is a run")
         own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}
         for trial in self.trials:
-            if trial.density_of is not None:
-                least = choose(f"density_of of {trial.name!r}", trial.density_of, own)
-                if least < counts[trial.name]:
-                    expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
-                    raise SbmtError(expected, least, "run it on more")
+            if trial.density_of and choose("density_of", trial.density_of, own) < counts[trial.name]:
+                expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
+                raise SbmtError(expected, own[trial.density_of], "run it on more")
 
     def _counts(self) -> dict[str, int]:
         """The number of seeds of every trial."""
@@ -85,23 +79,19 @@ class Study:
 def run_study(
     study: Study, folder: Path | str, n_workers: int = 1, report: Report | None = None
 ) -> list[tuple[str, Run]]:
-    """Trains the runs that are not finished yet; interrupted ones are resumed.
+    """Trains the runs that are not finished yet, each in a folder ``{trial}-seed{seed}``; interrupted ones are resumed.
 
-    Each is kept in a folder ``{trial}-seed{seed}``. With one worker it trains in this process with all of its threads,
-    otherwise in processes with one thread each.
-
-    Returns:
-        (trial's name, run) in the order of :meth:`Study.plan`.
+    With one worker they train in this process with all of its threads, otherwise in processes with one thread each.
+    The result has a trial's name and a run for each pair of :meth:`Study.plan`.
     """
-    if not is_integer(n_workers) or n_workers < 1:
-        raise SbmtError("n_workers ≥ 1", n_workers, "give a positive integer")
+    check_sizes(n_workers=n_workers)
     report = report or (lambda name, seed, step: None)
     folder = Path(folder)
     plan = study.plan()
     with only_writer(folder):
         for is_second in (False, True):  # trials that take their density from another one come after it
             jobs = [
-                (trial.name, seed, _config(study, trial, seed, folder), _folder(folder, trial.name, seed))
+                (trial.name, seed, _config(study, trial, seed, folder), folder / f"{trial.name}-seed{seed}")
                 for trial, seed in plan
                 if (trial.density_of is not None) is is_second
             ]
@@ -110,7 +100,7 @@ def run_study(
             else:
                 for job in jobs:
                     _train_or_load(*job, report)
-    return [(trial.name, load_run(_folder(folder, trial.name, seed))) for trial, seed in plan]
+    return [(trial.name, load_run(folder / f"{trial.name}-seed{seed}")) for trial, seed in plan]
 
 
 def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
@@ -125,25 +115,15 @@ def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
     results = [{"trial": name, **run.result(), "curve": run.curve()} for name, run in runs]
     for result in results:
         del result["manifest"]
-    return {
-        "task": study.config.task,
-        "study": study.name,
-        "title": study.title,
-        "titles": {trial.name: trial.title for trial in study.trials},
-        "medians": medians,
-        "runs": results,
-        "manifest": manifest(),
-    }
-
-
-def _folder(folder: Path, name: str, seed: int) -> Path:
-    return folder / f"{name}-seed{seed}"
+    titles = {trial.name: trial.title for trial in study.trials}
+    names = {"task": study.config.task, "study": study.name, "title": study.title, "titles": titles}
+    return names | {"medians": medians, "runs": results, "manifest": manifest()}
 
 
 def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConfig:
     settings = dict(trial.settings)
     if trial.density_of is not None:
-        reached = load_run(_folder(folder, trial.density_of, seed)).test
+        reached = load_run(folder / f"{trial.density_of}-seed{seed}").test
         has_window = getattr(study.config.override(**settings).options, "window", None) is not None
         settings["mask_density"] = reached.expected_density if has_window else reached.density
     return study.config.override(**settings, seed=seed)
@@ -161,18 +141,22 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
 
 Job = tuple[str, int, TrainingConfig, Path]
 Reports: TypeAlias = "Queue[tuple[str, int, Step | int]]"
+_reports: "Reports | None" = None  # of a worker
 
 
 def _in_processes(jobs: list[Job], n_workers: int, report: Report) -> None:
     context = multiprocessing.get_context("spawn")
     reports: Reports = context.Queue()
-    n_workers = min(n_workers, len(jobs))
-    with ProcessPoolExecutor(n_workers, context, initializer=_prepare, initargs=(reports, os.getpid())) as workers:
+    with ProcessPoolExecutor(min(n_workers, len(jobs)), context, _begin, (reports,)) as workers:
         try:
             running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
             while running:
                 done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-                _hand_over(reports, report)
+                try:
+                    while True:  # a worker whose reports are not taken never ends
+                        report(*reports.get(timeout=0.2))
+                except queue.Empty:
+                    pass
                 for future in done:
                     future.result()
         except BaseException as error:
@@ -187,38 +171,25 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report) -> None:
                 remove_parts(folder)  # which killed workers leave
 
 
-def _hand_over(reports: Reports, report: Report) -> None:
-    """Takes what workers have reported so far; a worker whose reports are not taken never ends."""
-    while True:
-        try:
-            report(*reports.get(timeout=0.2))
-        except queue.Empty:
-            return
-
-
-_reports: "Reports | None" = None  # of a worker
-
-
-def _prepare(reports: Reports, parent: int) -> None:
+def _begin(reports: Reports) -> None:
+    """Prepares a worker: one thread, and no Ctrl-C of its own, which a terminal sends to parent and workers alike."""
     global _reports
     _reports = reports
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to workers too; their parent handles it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     load_plugins()
     torch.set_num_threads(1)
-    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 
 
-def _leave_with(parent: int) -> None:
-    """Ends this worker when its parent is gone; running the study again resumes the worker's run."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)  # running the study again resumes the worker's run
 
 
 def _work(name: str, seed: int, config: TrainingConfig, folder: Path) -> None:
     def report(name: str, seed: int, step: Step | int) -> None:
-        assert _reports is not None
-        if isinstance(step, int) or step.number % _REPORT_EVERY == 0 or step.number == config.steps:
+        if _reports and (isinstance(step, int) or step.number % 10 == 0 or step.number == config.steps):
             _reports.put((name, seed, step))
 
     _train_or_load(name, seed, config, folder, report)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
-"""Variables of which one is not 0 in every process but the first of those launched together."""
+SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
+"""Variables of which one is not 0 in every process but the first of those launched together, and how many there are."""
 EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
 EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed", "across ranks is zero"]
 """Lightning's advice, all of which is about things that are done here on purpose."""
@@ -158,8 +159,16 @@ def has_kept(folder: Path) -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this process prints: the only one, or the first of those that were launched together."""
-    return not any(os.environ.get(name, "").strip("0") for name in RANKS)
+    """Whether this process prints: the only one, or the first of those that were launched together.
+
+    SbmtError if a variable that says so is no number.
+    """
+    numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
+    for name, value in numbers.items():
+        if not (value.isascii() and value.isdigit()):
+            raise SbmtError(f"{name} in the environment must be a number, got {value!r}: unset it")
+    is_launched = "MASTER_ADDR" in os.environ or any(int(numbers.get(name, 1)) > 1 for name in SIZES)
+    return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))
 
 
 @contextmanager

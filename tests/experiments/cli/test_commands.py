@@ -1,6 +1,5 @@
 """Commands on tasks whose sequences are generated, and those that need no run."""
 
-import io
 import json
 import os
 import shlex
@@ -9,12 +8,9 @@ import sys
 
 import pytest
 import torch
-from rich.console import Console
 
-from sbmt.experiments.cli.terminal import print_table
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
-from sbmt.experiments.tables import Table
 from sbmt.experiments.training import RepeatedTokensConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
@@ -43,11 +39,8 @@ def test_recall_is_evaluated_with_more_distractors(succeed, refused):
     assert "accuracy" in succeed("train", "recall", *words.split(), "--permutation", "--output", "r")
     evaluate = "evaluate", "r", "--sequences", "8"
     assert succeed(*evaluate) != succeed(*evaluate, "--distractors", "900")
-    succeed("train", "repeated-tokens", *TINY, "--fresh-values", "--output", "f")
     refused("evaluate r --distractors -1", "n_distractors ≥ 1")
-    refused("evaluate f --distractors 9", "a run of sbmt train recall, got repeated_tokens")
     refused("inspect r", "use sbmt evaluate")
-    refused("inspect f", "use sbmt evaluate")
 
 
 def test_sample_pictures_the_three_cases(succeed, tmp_path):
@@ -74,8 +67,7 @@ def test_study_trains_prints_and_writes(succeed, tmp_path, monkeypatch):
     written = (folder / "result.json").read_text()
     assert (tmp_path / "numbers" / "tiny.json").read_text() == written
     assert (tmp_path / "numbers" / "tiny.png").read_bytes().startswith(PNG)
-    result = json.loads(written)
-    assert result["study"] == "tiny" and set(result["medians"]) == {"sbm", "linear"}
+    assert set(json.loads(written)["medians"]) == {"sbm", "linear"}
     first = (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
     succeed("study", "tiny")  # goes on with what is there
     assert (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
@@ -100,13 +92,6 @@ def test_cost_prints_and_writes_what_is_asked_for(succeed, tmp_path):
     assert set(found["operations"]) == {"full", "sbm"} and found["manifest"]["sbmt"]
 
 
-def test_no_table_breaks_a_row():
-    file = io.StringIO()
-    rows = ("memberships: products of Q and K", "1,652,539,136", "97.60 ± 0.38"), ("softmax", "7", "2.4")
-    print_table(Console(file=file, width=30), Table("t", "A title", ("what", "operations", "share"), rows))
-    assert any(all(cell in line for cell in rows[0]) for line in file.getvalue().splitlines())
-
-
 def test_whoever_stops_reading_is_no_mistake(tmp_path):
     command = f"{sys.executable} -m sbmt cost --no-memory | head -1; exit ${{PIPESTATUS[0]}}"
     environment = os.environ | {"MPLBACKEND": "foo"}
@@ -126,21 +111,17 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
     ("command", "words"),
     [
         ("sample --case round", "case among 'collapsed', 'separated', 'distant'"),
-        ("sample --sampler magic", "sampler among"),
         ("sample --output mask.xyz", "file ending"),
         ("evaluate nowhere", "the folder of a run"),
         ("train repeated-tokens --size huge", "size among 'demo', 'paper'"),
-        ("train repeated-tokens --attention magic", "attention among"),
         ("train repeated-tokens --resume", "config.json"),
-        ("train repeated-tokens --device tpu", "device among 'auto', 'cpu', 'cuda'"),
-        ("train repeated-tokens --output=", "words in every argument"),
-        ("demo --seeds 0", "at least one"),
-        ("study magic", "study among 'demo', 'attentions'"),
+        ("train repeated-tokens --device tpu", "device among"),
+        ("demo --seeds 0", "seeds"),
+        ("study magic", "study among 'demo', 'figure4'"),
         ("study demo --json /proc/x.json", "to write /proc/x.json"),
         ("bench --suite gpu", "suite among"),
         ("bench --suite backends --figure x.png", "the suite attention or fitted for --figure"),
         ("cost --density 2", "density in (0, 1)"),
-        ("glue --figure /proc/x.png", "to write /proc/x.png"),
     ],
 )
 def test_mistakes_take_one_line(refused, command, words):

@@ -55,12 +55,9 @@ def test_train_and_evaluate_a_long_range_task(succeed, refused, tmp_path):
     assert result["config"]["task"] == "listops" and result["config"]["length"] == 20
     assert "Test, 13 examples: accuracy" in succeed("evaluate", "r", "--n-samples", "2")
     assert "Test, 5 examples" in succeed("evaluate", "r", "--sequences", "5")
-    for wrong in ("--sequences 0", "--n-samples 0", "--seed -1"):
-        refused(f"evaluate r {wrong}", "got")
+    refused("evaluate r --sequences 0", "got")
     (tmp_path / "cache" / REDUCED["listops"].data_name / "symbols.npy").write_bytes(b"")
     refused("evaluate r", "whole examples in")
-    (tmp_path / "r" / "result.json").unlink()
-    refused("evaluate r", "a finished run in r")
 
 
 @pytest.mark.usefixtures("toys")
@@ -80,8 +77,8 @@ def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatc
 
 @pytest.mark.usefixtures("toys")
 def test_of_several_processes_one_speaks(succeed, monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in (("LOCAL_RANK", "1"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
     assert succeed(*LISTOPS) == ""
 
 
@@ -90,8 +87,6 @@ def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
     out = succeed(*MLM, "--output", "again", "--attention", "full")
     result = json.loads((tmp_path / "again" / "result.json").read_text())
     assert f"perplexity {result['test']['metrics']['perplexity']:.4f}" in out
-    assert f"From the frequency of tokens alone: perplexity {result['frequencies']['perplexity']:.1f}" in out
-    assert "perplexity" in succeed("evaluate", "mlm", "--sequences", "5")
 
     tuned = "train glue --task sst2 --from mlm --batch-size 8 --output tuned --epochs 2 --learning-rate 0.02".split()
     out = succeed(*tuned)
@@ -101,14 +96,12 @@ def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
     config, epoch = result["config"], -(-N_TRAIN // 8)
     assert (config["steps"], config["warmup_steps"], config["eval_every"]) == (2 * epoch, 0, epoch)
     assert config["d_model"] == 8 and config["options"]["window"] == 64 and config["learning_rate"] == 0.02
-    refused(tuned, "--resume")
 
     (tmp_path / "test.tsv").write_bytes(table("sst2", [("good film",), ("",), ("bad",)], None))
     (tmp_path / "mnli.tsv").write_bytes(table("mnli", [("a film", "a good film")], None))
     refused("predict mlm test.tsv", "a run of sbmt train glue")
     refused("predict tuned mnli.tsv", "the columns sentence in line 1")
-    refused("predict tuned nowhere.tsv", "nowhere.tsv")
-    refused("predict tuned test.tsv --n-samples 0", "n_samples ≥ 1")
+    refused("predict tuned test.tsv --output test.tsv", "another file")
     shutil.rmtree(tmp_path / "mlm")  # a finished run needs it no more
     assert "Test, 5 examples" in succeed("evaluate", "tuned", "--n-samples", "2", "--sequences", "5")
     assert "3 answers" in succeed("predict", "tuned", "test.tsv", "--output", "answers/SST-2.tsv")
@@ -139,13 +132,10 @@ def test_glue_prints_table_4(succeed, tmp_path, monkeypatch):
     ("command", "words"),
     [
         ("train listops", "sbmt data prepare listops"),
-        ("train listops --data retrieval-reduced", "examples of listops, got retrieval"),
         ("train listops --reduced --steps 10", "warm up for fewer steps"),
         ("train listops --reduced --devices 0", "devices ≥ 1"),
-        ("train mlm --data sst2", "examples of mlm, got sst2"),
         ("train glue --task cola --from mlm", "task among 'sst2'"),
         ("train glue --task sst2", "got neither"),
-        ("train glue --task sst2 --from mlm --tokenizer mine.json", "got both"),
         ("train glue --task qqp --from mlm", "sbmt data prepare qqp"),
         ("train glue --task sst2 --from mlm --d-model 16", "the network of the run in mlm"),
         ("glue --trial random-equal", "the trial sbm, whose density"),
@@ -153,6 +143,5 @@ def test_glue_prints_table_4(succeed, tmp_path, monkeypatch):
     ],
 )
 def test_mistakes_take_one_line(refused, tmp_path, command, words):
-    (tmp_path / "mine.json").write_text("{}")
     refused(command, words)
-    assert not (tmp_path / "runs").exists()
+    assert not [path for path in tmp_path.glob("runs/**/*") if path.is_file()]

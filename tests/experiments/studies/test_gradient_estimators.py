@@ -49,14 +49,10 @@ def test_means_and_variances_are_those_of_a_loop_over_masks(loss, exploration):
         torch.testing.assert_close(reports[name].variance, second[name], rtol=1e-9, atol=1e-9)
 
 
-def test_summaries_of_a_report():
+def test_a_single_draw_has_the_cosine_of_a_loop_over_masks():
     graph = inputs(seed=2)
     report = measure_estimators(*graph, PROBABILITY, wavy)["weight"]
-    assert report.relative_bias == pytest.approx(float((report.mean - report.exact).norm() / report.exact.norm()))
-    assert report.total_variance == pytest.approx(float(report.variance.sum()))
-    assert report.relative_variance == pytest.approx(report.total_variance / float(report.exact.norm()) ** 2)
-    cosine = (report.mean * report.exact).sum()
-    assert report.cosine == pytest.approx(float(cosine / report.mean.norm() / report.exact.norm()))
+    assert report.relative_variance == pytest.approx(float(report.variance.sum() / report.exact.norm() ** 2))
     cosines = 0.0
     for mask, chance in all_masks(PROBABILITY):
         guess = torch.where(RANDOM, guesses_by_hand(*graph, mask, wavy)["weight"], 0.0)

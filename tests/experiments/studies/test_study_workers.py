@@ -37,15 +37,14 @@ def test_workers_leave_with_a_parent_that_is_killed(tmp_path):
             assert workers
             study.send_signal(signal.SIGKILL)
             study.wait()
-            for _ in range(600):  # half a second is what they take; ten times sixty are for a busy machine
-                if not any(is_alive(worker) for worker in workers):
+            for _ in range(600):  # a moment is what they take; the rest is for a busy machine
+                if not any(map(is_alive, workers)):
                     break
                 time.sleep(0.1)
-            assert not any(is_alive(worker) for worker in workers)
+            assert not any(map(is_alive, workers))
         finally:
-            for pid in (study.pid, *workers):
-                if is_alive(pid):
-                    os.kill(pid, signal.SIGKILL)
+            for pid in filter(is_alive, (study.pid, *workers)):
+                os.kill(pid, signal.SIGKILL)
 
 
 def is_alive(pid):

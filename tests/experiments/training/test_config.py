@@ -67,7 +67,6 @@ def glue(**values):
         (LongRangeConfig, {"dev_examples": 0}, "dev_examples"),
         (LongRangeConfig, {"warmup_steps": 5000}, "warmup_steps"),
         (LongRangeConfig, {"dropout": 1.0}, "dropout"),
-        (glue, {"pooling": "max"}, "pooling"),
         (glue, {"tokenizer": ""}, "neither"),
     ],
 )

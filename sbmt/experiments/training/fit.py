@@ -55,6 +55,7 @@ def fit(
         strategy: Lightning's: ``auto``, ``ddp``.
     """
     check_sizes(devices=devices, nodes=nodes)
+    is_first_process()  # Lightning reads the same variables while it is imported
     from sbmt.experiments.training.lightning_module import RunData, TrainingModule  # loading Lightning takes seconds
 
     data = config.open_data()

@@ -135,9 +135,16 @@ def load_run(folder: Path | str) -> Run:
     kinds = {"split": str, "step": int}
     cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
     rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
-    model, tensors = build_model(config, about.get("data")), files.read_tensors(folder / "model.safetensors")
+    tensors = files.read_tensors(folder / "model.safetensors")
+    least, n = (
+        config.n_layers * config.d_model * (config.d_model + config.d_hidden),
+        sum(x.numel() for x in tensors.values()),
+    )
+    if least > n:  # before anything so large is built
+        raise SbmtError(f"at least {least:,} weights in {folder}, as config.json says", f"{n:,}", do)
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise SbmtError(f"finite weights in {folder / 'model.safetensors'}", f"others in {broken[0]!r}", do)
+    model = build_model(config, about.get("data"))
     files.load_weights(model, tensors, folder)
     tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None
     return Run(config, model, rows, test, about, seconds, tokenizer)

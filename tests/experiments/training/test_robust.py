@@ -3,15 +3,47 @@
 import json
 
 import pytest
+import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.files import read_tensors, write_json, write_tensors
+from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
 from sbmt.experiments.training import RepeatedTokensConfig, fit, load_run, run
 from tests.experiments.training.runs import Stopped, stop_after
 
 pytestmark = pytest.mark.bad_input
 TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, test_sequences=16)
 TINY = TINY.override(n_clusters=4)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def edit(path, **changes):
+    """Changes entries of a JSON file, ``a__b`` inside ``a``, and its checksum."""
+    content = read_json(path)
+    for name, value in changes.items():
+        *outer, last = name.split("__")
+        place = content
+        for part in outer:
+            place = place[part]
+        place[last] = value
+    write_json(path, content, has_checksum="checksum" in content)
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
+def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
+    """Whatever a cluster has left in the environment: a finished run is refused as ever."""
+    monkeypatch.setenv(name, "1")
+    fit(TINY, tmp_path / "run")
+    before = files_of(tmp_path / "run")
+    with pytest.raises(SbmtError, match="a folder without a run"):
+        fit(TINY, tmp_path / "run")
+    assert files_of(tmp_path / "run") == before
+    for value in ("abc", "", "-1"):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(SbmtError, match=f"{name} in the environment must be a number"):
+            fit(TINY, tmp_path / "new")
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
@@ -62,3 +94,24 @@ def test_files_of_others_are_left_alone(tmp_path, name):
     with pytest.raises(SbmtError, match="files of others"):
         fit(TINY, tmp_path)
     assert (tmp_path / name).read_text() == '{"mine": 1}'
+
+
+@pytest.fixture
+def finished(tmp_path):
+    fit(TINY, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_network_that_its_weights_cannot_fill_is_not_built(finished):
+    edit(finished / "config.json", n_layers=2**31 - 1)
+    edit(finished / "result.json", config__n_layers=2**31 - 1)
+    with pytest.raises(SbmtError, match="weights in"):
+        load_run(finished)
+
+
+def test_weights_that_are_no_numbers_are_told(finished):
+    tensors = read_tensors(finished / "model.safetensors")
+    next(iter(tensors.values()))[0] = torch.nan
+    write_tensors(finished / "model.safetensors", tensors)
+    with pytest.raises(SbmtError, match="finite weights"):
+        load_run(finished)

@@ -30,14 +30,10 @@ def sample_twins(
     *,
     generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, "batch n pixels"], Float[Tensor, "batch n"]]:
-    """Draws sequences of crops and marks those whose picture occurs elsewhere in their sequence.
+    """Draws sequences of crops, grey levels brought from 0 … 255 to −2 … 2, and marks those whose picture occurs again.
 
     For every sequence n pictures are drawn, with replacement; n crops then each choose one of these and a place in it,
     uniformly. So it is repeated tokens with pictures as values, and two tokens of one value overlap more or less.
-
-    Returns:
-        Tokens float32 ``(batch, n, crop²)``, grey levels brought from 0 … 255 to −2 … 2, and labels ``(batch, n)``,
-        1.0 where the picture occurs again.
     """
     check_sizes(batch_size=batch_size, length=length, crop=crop)
     n_pictures, side = pictures.shape[:2]
@@ -52,20 +48,16 @@ def sample_twins(
     return crops.flatten(2) / 63.75 - 2, mark_repeats(picture, n_pictures)
 
 
-N_FREQUENCIES = 6
-"""Frequencies in either direction that :func:`low_frequencies` keeps."""
+N_FREQUENCIES = 6  # in either direction that are kept
 
 
 def low_frequencies(crops: Float[Tensor, "batch n pixels"]) -> Float[Tensor, "batch n coefficients"]:
     r"""The lowest coefficients of the cosine transform of square crops, brought to about the same variance.
 
-    Of a crop $x$ of side $c$ these are, for frequencies $f, g < $ :data:`N_FREQUENCIES`,
+    Of a crop $x$ of side $c$ these are, for frequencies $f, g < 6$,
 
     $$\frac{2}{c^2} \sqrt{1 + f^2 + g^2}
     \sum_{i,j} x_{ij} \cos\frac{\pi f (i + 1/2)}{c} \cos\frac{\pi g (j + 1/2)}{c}.$$
-
-    The amplitudes of photographs fall with the frequency, so that a random projection of pixels says little besides how
-    bright a crop is. Frequencies above these do not survive a shift.
     """
     side = isqrt(crops.shape[2])
     frequencies = torch.arange(min(N_FREQUENCIES, side))

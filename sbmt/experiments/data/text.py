@@ -70,6 +70,5 @@ def text_files(path: Path | str) -> Source:
 
     files = {place.name: sha256_of(place) for place in dict.fromkeys(places.values())}
     settings = {"files": files, "dev": "a tenth of the training reviews", "dev_seed": DEV_SEED}
-    notes = (PAIR_NOTE,) if pair else ()
-    classes = ("negative", "positive")
+    classes, notes = ("negative", "positive"), (PAIR_NOTE,) if pair else ()
     return Source("text", "text", "official", classes, 257, 1, settings, parts, _arrange, notes=notes)

@@ -71,8 +71,9 @@ class Tokenizer:
     json: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        if None in self.special_ids or self.vocab_size > MOST_TOKENS:
-            raise SbmtError(f"a tokeniser with {', '.join(SPECIALS)}", f"ids {self.special_ids} for them", _DO)
+        if None in self.special_ids or self.vocab_size > MOST_TOKENS or getattr(self._library.model, "dropout", None):
+            got = f"{self.special_ids} for them, {self.vocab_size} in all"
+            raise SbmtError(f"ids of {', '.join(SPECIALS)} and others below {MOST_TOKENS}, and no dropout", got, _DO)
         if (decoded := self.decode(self.encode(_PROBE))) != _PROBE:
             raise SbmtError("a byte-level tokeniser, which gives back its text", f"{decoded!r} for {_PROBE!r}", _DO)
 

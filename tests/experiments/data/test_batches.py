@@ -40,12 +40,7 @@ def naive_row(document, encoding, width):
     if encoding.is_image:
         side, small = round(len(pixels) ** 0.5), round(encoding.length**0.5)
         step = side // small
-        blocks = [
-            pixels.reshape(side, side)[y : y + step, x : x + step]
-            for y in range(0, side, step)
-            for x in range(0, side, step)
-        ]
-        pixels = np.array([int(block.mean() + 0.5) for block in blocks])
+        pixels = np.floor(pixels.reshape(small, step, small, step).mean((1, 3)) + 0.5).ravel()
     ids = [int(x) + encoding.first_id for x in pixels[: encoding.length]]
     padding = [encoding.padding_id] * (width - len(ids))
     is_real = [token != 0 for token in ids + padding] if encoding.is_zero_padding else None

@@ -48,9 +48,8 @@ def test_without_files_the_error_says_where_to_get_them(tmp_path, task):
 def test_wrong_questions_are_refused(tmp_path):
     with pytest.raises(SbmtError, match="task among 'listops', 'pathfinder', 'text'"):
         find_source("speech")
-    for is_reduced in (False, True):
-        with pytest.raises(SbmtError, match="generated"):
-            find_source("listops", tmp_path, is_reduced=is_reduced)
+    with pytest.raises(SbmtError, match="generated"):
+        find_source("listops", tmp_path)
 
 
 def test_folders_come_from_the_environment_or_the_users_cache(tmp_path, monkeypatch):

@@ -48,17 +48,7 @@ def texts(source):
     return {split: TOKENIZER.decode(ids) for split, ids in streams(source).items()}
 
 
-NAMED = {
-    "a_train.txt": TEXT,
-    "b.train.txt.gz": TEXT[:999],
-    "my-dev.txt": LINES[7] * 3,
-    "wiki.Test.txt.gz": "".join(LINES[:9]),
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "named"), [("txt", ()), ("txt.gz", ("dev",)), ("txt.gz", ("test",)), ("txt", ("dev", "test"))]
-)
+@pytest.mark.parametrize(("kind", "named"), [("txt", ()), ("txt.gz", ("dev",)), ("txt", ("dev", "test"))])
 def test_what_no_file_is_named_for_gets_a_twentieth_of_the_lines(tmp_path, monkeypatch, kind, named):
     monkeypatch.setattr(module, "LINES_AT_ONCE", 7)
     write(tmp_path, {f"some.{kind}": TEXT} | {f"{split}.txt": f"only {split}\n" for split in named})
@@ -72,16 +62,11 @@ def test_what_no_file_is_named_for_gets_a_twentieth_of_the_lines(tmp_path, monke
 
 
 def test_without_a_tokeniser_one_is_trained_on_train_alone(tmp_path):
-    write(tmp_path, NAMED | {"my-dev.txt": "zqzq zqzq zqzq zqzq zqzq\n" * 50})
+    write(tmp_path, {"a.txt": TEXT, "b.train.txt.gz": TEXT[:999], "my-dev.txt": "zqzq " * 250, "wiki.Test.txt.gz": "a"})
     source = corpus_source(tmp_path, vocab_size=300)
     tokenizer = Tokenizer(source.files["tokenizer.json"])
-    assert tokenizer == train_tokenizer([TEXT, TEXT[:999]], 300)
-    assert source.vocab_size == tokenizer.vocab_size
+    assert tokenizer == train_tokenizer([TEXT, TEXT[:999]], 300) and source.vocab_size == tokenizer.vocab_size
     assert source.settings["tokenizer"] == tokenizer.sha256 and source.settings["is_tokenizer_trained"]
-    given_source = corpus_source(tmp_path, tokenizer=tokenizer)
-    assert not given_source.settings["is_tokenizer_trained"]
-    for split, ids in streams(source).items():
-        assert streams(given_source)[split].tolist() == ids.tolist()
 
 
 def test_every_line_is_encoded_by_itself_however_many_at_once(tmp_path, monkeypatch):
@@ -129,9 +114,6 @@ def test_blocks_hold_the_stream_once_between_start_and_end(n, length):
     for row, real in zip(tokens, is_real, strict=True):
         n_real = real.sum()
         assert real[:n_real].all() and row[0] == 0 and row[n_real - 1] == 2 and (row[n_real:] == 1).all()
-    order = np.arange(len(made))[::-2]
-    again = made.rows(order)
-    assert (again[0] == tokens[order]).all() and (again[1] == is_real[order]).all()
 
 
 def test_a_split_is_one_stream():

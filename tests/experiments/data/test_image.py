@@ -5,24 +5,19 @@ import pytest
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.image import ARCHIVE, image_files
-from tests.experiments.data.layouts import CIFAR, cifar_batch
+from tests.experiments.data.layouts import CIFAR, cifar_batch, packed
 
 FOLDER = "cifar-10-batches-bin"
 BINARY = {name: cifar_batch(seed)[1].tobytes() for seed, name in enumerate(CIFAR)}
 
 
-@pytest.fixture
-def archive(tmp_path, write_tar):
+def write(folder, **changed):
     """Writes the archive with small batches; returns its folder."""
-
-    def archive(**changed):
-        batches = BINARY | changed
-        members = [(f"{FOLDER}/{name}", batches[name]) for name in reversed(CIFAR) if batches[name] is not None]
-        members[3:3] = [(f"{FOLDER}/readme.html", b"text"), ("other/data_batch_1.bin", b"not this")]
-        write_tar(tmp_path / ARCHIVE, [*members, (f"../{FOLDER}/data_batch_1.bin", b"not this")])
-        return tmp_path
-
-    return archive
+    batches = BINARY | changed
+    members = [(f"{FOLDER}/{name}", batches[name]) for name in reversed(CIFAR) if batches[name] is not None]
+    members[3:3] = [(f"{FOLDER}/readme.html", b"text"), ("other/data_batch_1.bin", b"not this")]
+    (folder / ARCHIVE).write_bytes(packed([*members, (f"../{FOLDER}/data_batch_1.bin", b"not this")]))
+    return folder
 
 
 def grey_by_hand(record):
@@ -32,8 +27,8 @@ def grey_by_hand(record):
     return bytes(int(sum(w * v for w, v in zip(weights, rgb, strict=True))) for rgb in zip(*planes, strict=True))
 
 
-def test_the_archive_gives_grey_levels(archive, pool_of):
-    source = image_files(archive())
+def test_the_archive_gives_grey_levels(tmp_path, pool_of):
+    source = image_files(write(tmp_path))
     pool, documents = pool_of(source)
     batches = [cifar_batch(seed) for seed in range(6)]
     assert pool.labels.tolist() == np.concatenate([labels for labels, _ in batches]).tolist()
@@ -51,8 +46,8 @@ def test_the_archive_gives_grey_levels(archive, pool_of):
         (None, "got only data_batch_"),
     ],
 )
-def test_damaged_batches_are_refused(archive, content, message):
-    source = image_files(archive(**{"data_batch_4.bin": content}))
+def test_damaged_batches_are_refused(tmp_path, content, message):
+    source = image_files(write(tmp_path, **{"data_batch_4.bin": content}))
     with pytest.raises(SbmtError, match=message) as error:
         list(source.parts())
     assert "data_batch_4.bin" in str(error.value)

@@ -22,8 +22,7 @@ from tests.statistics import binomial_p_values
 HARD = PathfinderSettings()
 SMALL = PathfinderSettings(size=22, contour_length=8, seed_distance=4.0, distractor_length=2, n_distractors=2)
 SINGLE = PathfinderSettings(contour_length=2, distractor_length=1, n_distractors=12)
-LARGE = PathfinderSettings(size=64, seed_distance=9.0, contour_length=6, n_distractors=0)
-SETTINGS = {"hard": HARD, "small": SMALL, "single": SINGLE, "large": LARGE}
+SETTINGS = {"hard": HARD, "small": SMALL, "single": SINGLE}
 N_IMAGES = 50
 
 

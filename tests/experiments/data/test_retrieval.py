@@ -12,14 +12,11 @@ from tests.experiments.data.layouts import documents_of
 from tests.statistics import binomial_p_values
 
 PARTS = ("train", "eval", "test")
-# label as written, two texts, and what is read of them
-PAIRS = [
+PAIRS = [  # label as written, two texts, and the label that is read
     (b"1.0", b'a bare " quote', b'""', 1),
-    (b"0.0", "next line \u0085 here".encode(), "line separator \u2028 here".encode(), 0),
-    (b"1", b"carriage\rreturn", b"form\x0cfeed", 1),
-    (b"0", b"", b"an empty document", 0),
-    (b"1.0", "é 漢 🎬".encode(), b" blanks ", 1),
-    (b"0.0", b"x" * 9_999, b"y" * 10_001, 0),
+    (b"0.0", "next line \u0085 here".encode(), "line separator \u2028 é 漢 🎬".encode(), 0),
+    (b"1", b"carriage\rreturn", b"", 1),
+    (b"0", b"x" * 9_999, b"y" * 10_001, 0),
 ]
 READ = [(a[:10_000], b[:10_000]) for _, a, b, _ in PAIRS]
 
@@ -35,22 +32,14 @@ def write(folder, contents, suffix=".tsv"):
         (folder / f"new_aan_pairs.{part}{suffix}").write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    "content, suffix",
-    [
-        (tsv(PAIRS), ".tsv"),
-        (tsv(PAIRS, b"\r\n"), ".tsv"),
-        (b"\xef\xbb\xbf" + tsv(PAIRS), ".tsv.gz"),
-    ],
-    ids=["plain", "carriage returns", "packed with a byte-order mark"],
-)
+@pytest.mark.parametrize("content, suffix", [(tsv(PAIRS, b"\r\n"), ".tsv"), (b"\xef\xbb\xbf" + tsv(PAIRS), ".tsv.gz")])
 def test_pairs_are_read_byte_for_byte(pool_of, tmp_path, content, suffix):
     write(tmp_path, [content] * 3, suffix)
     source = retrieval_files(str(tmp_path / f"new_aan_pairs.eval{suffix}"))  # one file brings the others
     pool, documents = pool_of(source)
     assert documents == READ * 3
     assert pool.labels.tolist() == [label for *_, label in PAIRS] * 3
-    assert pool.splits.tolist() == ["train"] * 6 + ["dev"] * 6 + ["test"] * 6
+    assert pool.splits.tolist() == ["train"] * 4 + ["dev"] * 4 + ["test"] * 4
 
 
 @pytest.mark.bad_input
@@ -62,12 +51,12 @@ def test_pairs_are_read_byte_for_byte(pool_of, tmp_path, content, suffix):
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr(module, "AT_ONCE", 4)
+    monkeypatch.setattr(module, "AT_ONCE", 3)
     write(tmp_path, [tsv(PAIRS), tsv(PAIRS) + line + tsv(PAIRS), b""])
     source = retrieval_files(tmp_path)
     with pytest.raises(SbmtError, match=message) as error:
         list(source.parts())
-    assert "new_aan_pairs.eval.tsv, line 7" in str(error.value)
+    assert "new_aan_pairs.eval.tsv, line 5" in str(error.value)
 
 
 def generator(seed=0):

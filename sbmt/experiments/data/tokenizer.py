@@ -80,7 +80,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Reads a ``tokenizer.json``, or raises SbmtError."""
-        return cls(read_file(path, 1 << 28).decode(errors="replace"))
+        return cls(read_file(path, 1 << 28).decode(errors="surrogateescape"))
 
     def save(self, path: Path) -> None:
         """Writes a ``tokenizer.json``, either all of it or nothing."""

@@ -24,7 +24,6 @@ def prepare_task(
     task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}")],
     from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="replace other examples with the same name")] = False,
     vocab_size: Annotated[int | None, typer.Option(help="corpus: tokens to learn; 50,265 if left out")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
 ) -> None:
@@ -50,7 +49,7 @@ def prepare_task(
     with progress_bars(console) as progress:
         bar = progress.add_task(source.name, total=None)
         folder = prepared_folder()
-        prepared = prepare(source, folder, is_replaced=replace, report=lambda n: progress.update(bar, completed=n))
+        prepared = prepare(source, folder, report=lambda n: progress.update(bar, completed=n))
     _show(console, prepared)
 
 

@@ -18,11 +18,7 @@ from sbmt.experiments.data.source import check_numbers
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model reads, and what it should predict.
-
-    ``weight`` is the share of the whole batch's labels that this part holds, times the number of parts: the mean over
-    all parts of mean loss times weight is the mean loss of the whole batch.
-    """
+    """What a model reads, and what it should predict."""
 
     # For pairs of documents (batch, 2, n), for tokens of several ids or vectors (batch, n, …).
     tokens: Int[Tensor, "batch *_"] | Float[Tensor, "batch *_"]
@@ -31,6 +27,8 @@ class Batch:
     number: int = 0  # of the batch within the training, from 0
     first_example: int = 0  # number of examples of the same batch that other processes hold before these
     selected: Bool[Tensor, "batch n"] | None = None  # the tokens that have to be predicted; None: one label per example
+    # The share of the whole batch's labels that this part holds, times the number of parts: the mean over all parts of
+    # mean loss times weight is the mean loss of the whole batch.
     weight: float = 1.0
 
     def to(self, device: torch.device) -> "Batch":
@@ -74,28 +72,19 @@ def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) ->
     tokens[is_real] += encoding.first_id
     if encoding.is_zero_padding:
         is_real = tokens != 0
-    n_documents = split.lengths.shape[1]
-    shape = (len(examples), longest) if n_documents == 1 else (len(examples), n_documents, longest)
+    shape = (len(examples), longest) if split.lengths.shape[1] == 1 else (len(examples), -1, longest)
     tensors = torch.from_numpy(tokens).reshape(shape), torch.from_numpy(is_real).reshape(shape)
     return Batch(*tensors, torch.from_numpy(np.asarray(split.labels[examples], np.int64)))
 
 
 def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
-    """Reduces a square image to ``length`` pixels by rounded means over blocks; it may have that size already.
-
-    Example:
-        >>> pixels = np.array([0, 2, 8, 8, 4, 6, 8, 9, 0, 0, 1, 1, 0, 0, 1, 1], np.uint8)
-        >>> shrink_image(pixels, 4).tolist()
-        [3, 8, 0, 1]
-    """
+    """Reduces a square image to ``length`` pixels by rounded means over blocks; it may have that size already."""
     side, small = isqrt(len(pixels)), isqrt(length)
     if side * side != len(pixels) or small * small != length or small == 0 or side % small:
         raise SbmtError(f"a length that divides a square of {len(pixels)} pixels", length, "take 1024, 256 or 64")
-    if side == small:
-        return pixels
     step = side // small
-    blocks = pixels.reshape(small, step, small, step).astype(np.int64)
-    means: NDArray[np.uint8] = ((blocks.sum((1, 3)) + step * step // 2) // (step * step)).astype(np.uint8)
+    sums = pixels.reshape(small, step, small, step).sum((1, 3), dtype=np.int64)
+    means: NDArray[np.uint8] = ((sums + step * step // 2) // (step * step)).astype(np.uint8)
     return means.ravel()
 
 
@@ -103,11 +92,6 @@ def training_examples(n_examples: int, batch_size: int, seed: int, number: int) 
     """The examples of batch ``number``: a slice of a sequence of permutations of all examples.
 
     Permutation e depends only on (seed, e), so training can begin at any batch.
-
-    Example:
-        >>> both = [training_examples(5, 3, 0, number) for number in range(2)]
-        >>> sorted(np.concatenate(both)[:5].tolist())
-        [0, 1, 2, 3, 4]
     """
     check_sizes(n_examples=n_examples, batch_size=batch_size)
     places = np.arange(number * batch_size, (number + 1) * batch_size)
@@ -122,16 +106,14 @@ def _permutation(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(n)
 
 
-POOL_BATCHES = 64
-"""Number of batches whose examples are sorted together."""
+POOL_BATCHES = 64  # whose examples are sorted together
 
 
 def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
-    """A function from 0, 1, … to the examples of a training batch, which consists of examples of similar length.
+    """A function from 0, 1, … to the examples of a training batch, which are of similar length.
 
-    The order of :func:`training_examples` is cut into pools of :data:`POOL_BATCHES` batches. Within a pool, the
-    examples of one epoch are sorted by length. The pool is then cut into batches, whose order is drawn from the seed
-    and the number of the pool. So every epoch has each example exactly once, and a batch depends only on its number.
+    The order of :func:`training_examples` is cut into pools of 64 batches. A pool is sorted by length within each epoch
+    and cut into batches, whose order is drawn from the seed and the number of the pool.
     """
     check_sizes(batch_size=batch_size, n_examples=len(lengths))
     n, size = len(lengths), POOL_BATCHES * batch_size
@@ -150,10 +132,7 @@ def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) ->
 
 
 def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
-    """A function from 0, 1, … to the examples of an evaluation batch, and to None after the last one.
-
-    Each example is visited exactly once, from short to long. The last batch may be smaller.
-    """
+    """A function from 0, 1, … to the examples of an evaluation batch, from short to long, and then to None."""
     check_sizes(batch_size=batch_size)
     order = np.argsort(lengths, kind="stable")
 

@@ -1,68 +1,52 @@
 """The tasks by name, and where the examples of each come from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue import GLUE, glue_files
 from sbmt.experiments.data.image import image_files
-from sbmt.experiments.data.listops import listops_files, listops_source
+from sbmt.experiments.data.listops import listops_source
 from sbmt.experiments.data.locate import data_folder
-from sbmt.experiments.data.pathfinder import PathfinderSettings, pathfinder_folder, pathfinder_source
+from sbmt.experiments.data.pathfinder import PathfinderSettings, pathfinder_source
+from sbmt.experiments.data.release import listops_files, pathfinder_files
 from sbmt.experiments.data.retrieval import retrieval_files, topics_source
 from sbmt.experiments.data.source import Source
 from sbmt.experiments.data.text import text_files
 
+SMALL_TREES = dict(n_train=20_000, n_dev=1_000, n_test=2_000, min_length=20, max_length=100, max_depth=6, max_args=5)
+SMALL_IMAGES = PathfinderSettings(size=12, contour_length=3, distractor_length=1, n_distractors=0, seed_distance=5.0)
 
-@dataclass(frozen=True)
-class Entry:
-    """How a task's examples are found or made."""
-
-    read: Callable[[Path], Source]  # from files
-    generate: Callable[[], Source] | None = None  # without files, where that is possible
-    reduced: Callable[[], Source] | None = None  # the small source of the reduced runs, where that is a different one
-
-
-SMALL_TREES = dict(min_length=20, max_length=100, max_depth=6, max_args=5)
-SMALL_IMAGES = PathfinderSettings(size=12, contour_length=3, n_distractors=0, seed_distance=5.0)
-
-CATALOGUE = {
-    "listops": Entry(
-        listops_files,
-        listops_source,
-        lambda: listops_source(n_train=20_000, n_dev=1_000, n_test=2_000, **SMALL_TREES, name="listops-reduced"),
-    ),
-    "text": Entry(text_files),
-    "retrieval": Entry(retrieval_files, reduced=topics_source),
-    "image": Entry(image_files),
-    "pathfinder": Entry(
-        pathfinder_folder,
-        pathfinder_source,
-        lambda: pathfinder_source(SMALL_IMAGES, n_images=20_000, name="pathfinder-reduced"),
-    ),
-    **{task: Entry(partial(glue_files, task)) for task in GLUE},
+FROM_FILES: dict[str, Callable[[Path], Source]] = {
+    "listops": listops_files,
+    "pathfinder": pathfinder_files,
+    "text": text_files,
+    "retrieval": retrieval_files,
+    "image": image_files,
+    **{task: partial(glue_files, task) for task in GLUE},
+}
+GENERATED: dict[str, Callable[[], Source]] = {"listops": listops_source, "pathfinder": pathfinder_source}
+REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs, where these have examples of their own
+    "listops": partial(listops_source, name="listops-reduced", **SMALL_TREES),
+    "retrieval": topics_source,
+    "pathfinder": partial(pathfinder_source, SMALL_IMAGES, n_images=20_000, name="pathfinder-reduced"),
 }
 
 
 def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
-    """The source of a task's examples.
+    """The source of a task's examples; a corpus is made by :func:`~sbmt.experiments.data.corpus.corpus_source`.
 
-    Args:
-        task: A key of :data:`CATALOGUE`. (A corpus is made by :func:`~sbmt.experiments.data.corpus.corpus_source`.)
-        path: The task's files. None generates ``listops`` and ``pathfinder``, and looks for the other tasks' files in
-            :func:`~sbmt.experiments.data.locate.data_folder`.
-        is_reduced: Whether to take the small examples of the reduced runs, where those are different.
+    ``path`` leads to the task's files, which are otherwise looked for in ``$SBMT_DATA``. Without it, ``listops`` and
+    ``pathfinder`` are generated, and so are some of the smaller examples of the reduced runs, always.
     """
-    entry = choose("task", task, CATALOGUE)
-    if is_reduced and entry.reduced is not None:
+    choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
+    if is_reduced and task in REDUCED:
         if path is not None:
             raise SbmtError(f"no files for the reduced {task}, which is generated", path, "leave one of the two out")
-        return entry.reduced()
-    if path is None and entry.generate is not None:
-        return entry.generate()
-    if path is None:
-        folder = data_folder()
-        path = folder / task if (folder / task).is_dir() else folder
-    return entry.read(path)
+        return REDUCED[task]()
+    if path is None and task in GENERATED:
+        return GENERATED[task]()
+    folder = data_folder()
+    default = folder / task if (folder / task).is_dir() else folder
+    return FROM_FILES[task](path or default)

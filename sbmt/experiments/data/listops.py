@@ -1,15 +1,8 @@
-"""ListOps: what does a nested expression amount to? Drawn by Long Range Arena's rules, or read from its files.
+"""ListOps: what does a nested expression amount to? Drawn by Long Range Arena's rules.
 
 An expression is a digit, or an operator followed by expressions and a closing token, such as
-``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9. Its symbols are token ids:
-
-| id | token |
-|---|---|
-| 0 | padding |
-| 1, 2, 3, 4 | ``[MIN``, ``[MAX``, ``[MED``, ``[SM`` |
-| 5 | ``X``, which closes an operator |
-| 6 … 15 | the digits 0 … 9 |
-| 16 | unknown: never used, so that the embedding is as large as the original one |
+``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9. Its symbols are token ids: 0 is padding, 1 … 4 are ``[MIN``, ``[MAX``,
+``[MED`` and ``[SM``, 5 closes an operator, and 6 … 15 are the digits.
 
 Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018), in the version of Long Range
 Arena, Tay et al. (2020). There the order of the ids differs from run to run; here it is fixed.
@@ -18,104 +11,66 @@ Arena, Tay et al. (2020). There the order of the ids differs from run to run; he
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
+from statistics import median
 
 import numpy as np
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
-from sbmt.experiments.data.locate import checked_sha256, columns_of, find_files, missing, read_lines
-from sbmt.experiments.data.source import SPLITS, Arrangement, Examples, Origin, Parts, Pool, Source, by_part
+from sbmt.experiments.data.source import SPLITS, Arrangement, Examples, Pool, Source
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 DIGITS = tuple("0123456789")
-TOKENS = (*OPERATORS, "X", *DIGITS)
-"""Token of id 1, 2, …"""
-CLOSE = 5
-FIRST_DIGIT = 6
-VOCAB_SIZE = 17
-_ID = {token: i for i, token in enumerate(TOKENS, start=1)}
-_DO = "correct that expression, or leave it out"
-
-
-def encode_expression(text: str) -> bytes:
-    """The symbols of a written expression, one byte per token, without parentheses, which only repeat its structure.
-
-    Example:
-        >>> list(encode_expression("( ( ( [MAX 2 ) 9 ) ] )"))
-        [2, 8, 15, 5]
-    """
-    tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
-    if not tokens:
-        raise SbmtError("an expression of at least one token", repr(text), _DO)
-    if unknown := [token for token in tokens if token not in _ID]:
-        raise SbmtError(f"tokens among {' '.join(TOKENS)}", repr(unknown[0]), _DO)
-    return bytes([_ID[token] for token in tokens])
+TOKENS = (*OPERATORS, "X", *DIGITS)  # of id 1, 2, …
+CLOSE, FIRST_DIGIT = 5, 6
+VOCAB_SIZE = 17  # one more than is used, so that the embedding is as large as the original one
+SHARD_SIZE = 1000  # examples drawn from one stream, before repeated ones are dropped
+_TREES_PER_ROUND = 4096
+_MOST_ROUNDS = 256  # enough where one tree in a thousand is kept; Long Range Arena's law keeps one in twelve
 
 
 def decode_expression(symbols: Iterable[int]) -> str:
-    """An expression as it is written, without parentheses."""
-    ids = bytes(symbols)
-    _check_ids(ids)
-    return " ".join("]" if i == CLOSE else TOKENS[i - 1] for i in ids)
+    """An expression as it is written."""
+    return " ".join("]" if i == CLOSE else TOKENS[i - 1] for i in symbols)
+
+
+_OPERATIONS: dict[int, Callable[[list[int]], int]] = {
+    1: min,
+    2: max,
+    3: lambda values: int(median(values)),
+    4: lambda values: sum(values) % 10,
+}
 
 
 def evaluate_expression(symbols: bytes) -> int:
-    """The value of an expression, a digit.
-
-    MIN and MAX are the smallest and the largest value. MED is the median; of an even number of values it is the mean
-    of the middle two, rounded down. SM is the last digit of the sum. Raises SbmtError for anything but one whole
-    expression.
-
-    Example:
-        >>> texts = (f"[{name} 2 9 [MIN 4 7 ] 1 ]" for name in ("MAX", "MED", "SM"))
-        >>> [evaluate_expression(encode_expression(text)) for text in texts]
-        [9, 3, 6]
-    """
-    _check_ids(symbols)
+    """The value of an expression, a digit: least, largest, median (rounded down), or last digit of the sum."""
     operators: list[int] = []
     values: list[list[int]] = [[]]  # those outside of all operators, then those of each open operator so far
-    for place, symbol in enumerate(symbols):
-        if symbol >= FIRST_DIGIT:
-            values[-1].append(symbol - FIRST_DIGIT)
-        elif symbol < CLOSE:
-            operators.append(symbol)
-            values.append([])
-        elif operators and values[-1]:
-            value = _OPERATIONS[operators.pop()](values.pop())
-            values[-1].append(value)
-        else:
-            raise SbmtError("one whole expression", f"an X that closes no values after {place} tokens", _DO)
-    if operators or len(values[0]) != 1:
-        got = f"{len(operators)} operators left open, and {len(values[0])} expressions in a row"
-        raise SbmtError("one whole expression", got, _DO)
-    return values[0][0]
-
-
-def _median(values: list[int]) -> int:
-    ranked, n = sorted(values), len(values)
-    return (ranked[(n - 1) // 2] + ranked[n // 2]) // 2
-
-
-_OPERATIONS: dict[int, Callable[[list[int]], int]] = {1: min, 2: max, 3: _median, 4: lambda values: sum(values) % 10}
-
-
-def _check_ids(symbols: bytes) -> None:
-    if wrong := symbols.translate(None, bytes(_ID.values())):
-        raise SbmtError(f"token ids in [1, {len(TOKENS)}]", wrong[0], "remove padding and unknown tokens")
+    try:
+        for symbol in symbols:
+            if FIRST_DIGIT <= symbol <= len(TOKENS):
+                values[-1].append(symbol - FIRST_DIGIT)
+            elif 0 < symbol < CLOSE:
+                operators.append(symbol)
+                values.append([])
+            elif symbol == CLOSE:
+                value = _OPERATIONS[operators.pop()](values.pop())
+                values[-1].append(value)
+            else:
+                raise ValueError(symbol)
+        ((whole,),) = values
+    except (IndexError, ValueError) as error:
+        do = "leave out padding, and close every operator"
+        raise SbmtError("one whole expression", list(symbols), do) from error
+    return whole
 
 
 @dataclass(frozen=True)
 class TreeLaw:
-    """How expressions are drawn, and which of them are kept.
+    """How expressions are drawn, and which of them are kept; the defaults are those of Long Range Arena's data.
 
-    A node is a digit, uniform on 0 … 9, with probability ``digit_share``, and always at depth ``max_depth``;
-    the root has depth 1. Any other node is an operator, uniform on MIN, MAX, MED and SM, with 2 … ``max_args``
-    children, again uniform. All draws are independent. A tree is kept if its length, the number of its tokens, lies
-    strictly between the bounds.
-
-    Source: the defaults are those of Long Range Arena's data.
+    A node is a digit, uniform on 0 … 9, with probability ``digit_share``, and always at depth ``max_depth``; the root
+    has depth 1. Any other node is an operator, uniform, with 2 … ``max_args`` children, again uniform. All draws are
+    independent. A tree is kept if its length, the number of its tokens, lies strictly between the bounds.
     """
 
     max_depth: int = 10  # largest number of levels of a tree
@@ -125,7 +80,7 @@ class TreeLaw:
     max_length: int = 2000  # and shorter than this
 
     def __post_init__(self) -> None:
-        check_sizes(max_depth=self.max_depth, max_args=self.max_args)
+        check_sizes(max_depth=self.max_depth)
         if self.max_args < 2:
             raise SbmtError("max_args ≥ 2", self.max_args, "allow an operator at least two values")
         if not 0 <= self.digit_share <= 1:
@@ -138,15 +93,8 @@ class TreeLaw:
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
     """Draws trees, many at once and level by level, and returns those that are kept, in the order of the draws.
 
-    Only ``random()`` of the generator is used: two numbers per node, first for the nodes of all trees at one depth,
-    then for those at the next. A tree is given up as soon as it is known to be too long, which does not change the
-    law: it would not have been kept, and trees are independent.
-
-    Example:
-        >>> law = TreeLaw(max_depth=3, max_args=3, min_length=5, max_length=9)
-        >>> kept = generate_expressions(20, np.random.Generator(np.random.PCG64(0)), law)
-        >>> [decode_expression(x) for x in kept]
-        ['[MAX [SM 4 6 ] 1 0 ]', '[MAX 1 [SM 9 9 4 ] ]']
+    A tree is given up as soon as it is known to be too long, which does not change the law: it would not have been
+    kept, and trees are independent.
     """
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
@@ -172,59 +120,41 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
     def written(depth: int, node: int) -> bytes:
         """A node: a digit; or an operator, its children from left to right, and the closing token."""
         symbols, places = levels[depth]
-        first, end = places[node], places[node + 1]
-        if first == end:
-            return bytes([symbols[node]])
-        return b"".join(
-            [bytes([symbols[node]]), *(written(depth + 1, child) for child in range(first, end)), bytes([CLOSE])]
-        )
+        symbol, children = bytes([symbols[node]]), range(places[node], places[node + 1])
+        return symbol + b"".join(written(depth + 1, child) for child in children) + bytes([CLOSE] * bool(children))
 
     is_kept = (law.min_length < lengths) & (lengths < law.max_length)
     return [written(0, root) for root in np.flatnonzero(is_kept).tolist()]
 
 
-SHARD_SIZE = 1000  # examples drawn from one stream, before repeated ones are dropped
-_TREES_PER_ROUND = 4096
-_MOST_ROUNDS = 256  # enough where one tree in a thousand is kept; Long Range Arena's law keeps one in twelve
-
-
 def listops_source(
-    *,
-    n_train: int = 96_000,
-    n_dev: int = 2_000,
-    n_test: int = 2_000,
-    min_length: int = 500,
-    max_length: int = 2000,
-    max_depth: int = 10,
-    max_args: int = 10,
-    seed: int = 0,
-    name: str = "listops",
+    *, n_train: int = 96_000, n_dev: int = 2_000, n_test: int = 2_000, seed: int = 0, name: str = "listops", **law: int
 ) -> Source:
-    """Examples generated by Long Range Arena's rules, all different; see :class:`TreeLaw`.
+    """Examples by Long Range Arena's rules, all different; further arguments are those of :class:`TreeLaw`.
 
-    Part i depends only on the law, the seed and i. Repetitions are dropped; what is left of all parts is divided in
-    their order: first train, then dev, then test. (Long Range Arena splits in the order of a Python set, which differs
-    from run to run.) ``extras["digest"]`` is a hash by which repetitions are recognised.
+    Part i depends only on the law, the seed and i. Repetitions are dropped, recognised by ``extras["digest"]``; what is
+    left of all parts is divided in their order: first train, then dev, then test.
     """
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
-    law = TreeLaw(max_depth=max_depth, max_args=max_args, min_length=min_length, max_length=max_length)
+    trees = TreeLaw(**law)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
-    n_parts = -(-sum(sizes.values()) * 102 // (100 * SHARD_SIZE))  # two in a hundred may be repetitions
-    settings = {"sizes": sizes, "law": asdict(law), "seed": seed, "shard_size": SHARD_SIZE}
-    settings["draws"] = "PCG64(SeedSequence([seed, shard]))"
+    n = sum(sizes.values())
+    n_parts = -(-n * 102 // (100 * SHARD_SIZE))  # two in a hundred may be repetitions
+    settings = {"sizes": sizes, "law": asdict(trees), "seed": seed, "shard_size": SHARD_SIZE}
+    settings |= {"draws": "PCG64(SeedSequence([seed, shard]))", "tokens": list(TOKENS)}
 
     def parts() -> Iterator[tuple[str, Examples]]:
-        return (("", _generate(np.random.SeedSequence([seed, part]), law)) for part in range(n_parts))
+        return (("", _generate(np.random.SeedSequence([seed, part]), trees)) for part in range(n_parts))
 
-    return _source(name, "generated", settings, parts, partial(_first_of_each, sizes))
+    def arrange(pool: Pool) -> Arrangement:
+        """Train, dev and test from the first occurrence of each expression, in the order of the pool."""
+        first = np.sort(np.unique(pool.extras["digest"], return_index=True)[1]).astype(np.int64)
+        if len(first) < n:
+            raise SbmtError(f"{n} different expressions", len(first), "ask for fewer, or allow longer ones")
+        return dict(zip(SPLITS, np.split(first[:n], [n_train, n_train + n_dev]), strict=True))
 
-
-def _source(
-    name: str, origin: Origin, settings: dict[str, Any], parts: Parts, arrange: Callable[[Pool], Arrangement]
-) -> Source:
-    settings = settings | {"tokens": list(TOKENS)}
-    return Source(name, "listops", origin, DIGITS, VOCAB_SIZE, 0, settings, parts, arrange)
+    return Source(name, "listops", "generated", DIGITS, VOCAB_SIZE, 0, settings, parts, arrange)
 
 
 def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
@@ -239,74 +169,6 @@ def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
         expected = f"a law that keeps {SHARD_SIZE} of {_MOST_ROUNDS * _TREES_PER_ROUND} trees"
         raise SbmtError(expected, f"{len(kept)} with {law}", "allow more lengths")
     expressions = list(dict.fromkeys(kept[:SHARD_SIZE]))
-    return _examples(expressions, [evaluate_expression(x) for x in expressions])
-
-
-def _examples(expressions: list[bytes], labels: list[int]) -> Examples:
-    """Examples with the extra that :func:`listops_source` describes."""
-    digests = [hashlib.blake2b(x, digest_size=8).digest() for x in expressions]
-    return Examples.of(
-        [(x,) for x in expressions],
-        labels,
-        digest=np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64),
-    )
-
-
-def _first_of_each(sizes: dict[str, int], pool: Pool) -> Arrangement:
-    """Train, dev and test from the first occurrence of each expression, in the order of the pool."""
-    _, first = np.unique(pool.extras["digest"], return_index=True)
-    first.sort()
-    n = sum(sizes.values())
-    if len(first) < n:
-        do = "ask for fewer examples, or allow longer expressions"
-        raise SbmtError(f"{n} different expressions", len(first), do)
-    ends = np.cumsum([sizes[split] for split in SPLITS])
-    return dict(zip(SPLITS, np.split(first[:n].astype(np.int64), ends[:-1]), strict=True))
-
-
-_FILES = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
-_SUBFOLDERS = ("listops-1000", "listops", "lra_release/listops-1000", "lra_release/lra_release/listops-1000")
-_GET = "unpack https://storage.googleapis.com/long-range-arena/lra_release.gz, or generate the examples instead"
-_FETCH = "fetch the file again"
-
-
-def listops_files(folder: Path | str) -> Source:
-    """Long Range Arena's own examples: ``basic_{train,val,test}.tsv`` in a folder, or in the unpacked archive."""
-    folder = Path(folder)
-    found = find_files(folder, _FILES.values(), _SUBFOLDERS)
-    if len(found) < len(_FILES):
-        raise missing(_FILES.values(), folder, found, _GET)
-    sums = {name: checked_sha256(path) for name, path in found.items()}
-
-    def parts() -> Iterator[tuple[str, Examples]]:
-        return ((split, _read(found[file])) for split, file in _FILES.items())
-
-    return _source("listops", "official", {"sha256": sums}, parts, by_part)
-
-
-def _read(path: Path) -> Examples:
-    """All examples of a file."""
-    expressions, labels = [], []
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"line {number} of {path}"
-        columns = [column.decode(errors="replace") for column in columns_of(line)]
-        if not line.endswith(b"\n"):
-            raise SbmtError(f"a line feed after {where}", repr(line[-20:]), f"{_FETCH}, it is cut off")
-        if number == 1 and columns == ["Source", "Target"]:
-            continue
-        if number == 1 or len(columns) != 2 or columns[1] not in DIGITS:
-            expected = f"Source, Target in line 1 and then an expression and a label 0 … 9, in {where}"
-            raise SbmtError(expected, repr(columns[-1][:40]), "give Long Range Arena's file")
-        try:
-            expression = encode_expression(columns[0])
-            value = evaluate_expression(expression)
-        except SbmtError as error:
-            expected, got, do = error.args
-            raise SbmtError(f"{expected} in {where}", got, do) from None
-        if int(columns[1]) != value:
-            raise SbmtError(f"the label {value}, the value of the expression, in {where}", columns[1], _FETCH)
-        expressions.append(expression)
-        labels.append(value)
-    if not labels:
-        raise SbmtError(f"a header and rows in {path}", "none", _FETCH)
-    return _examples(expressions, labels)
+    digests = b"".join(hashlib.blake2b(x, digest_size=8).digest() for x in expressions)
+    labels = [evaluate_expression(x) for x in expressions]
+    return Examples.of([(x,) for x in expressions], labels, digest=np.frombuffer(digests, "<u8").astype(np.uint64))

@@ -1,4 +1,4 @@
-"""Data files: the folders where they are kept, how they are found, checked against known checksums, and read."""
+"""Data files: the folders where they are kept, and how they are found and read."""
 
 import gzip
 import hashlib
@@ -11,22 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.files import MOST_BYTES, check_regular
+from sbmt.experiments.files import check_regular, tell_os_errors
 
 DOWNLOAD_AGAIN = "the file is damaged or a different one: download it again"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Some editors write this at the start of a UTF-8 file."""
-
-MOST_IN_LINE = 1 << 28
-"""Bytes of a line: 256 MiB."""
-
-MD5 = {
-    # The value that several public loaders of this archive compare with, torchtext's among them.
-    "aclImdb_v1.tar.gz": "7c2ac02c03563afcf9b574c7e56c153a",
-    # Printed beside the download link on https://www.cs.toronto.edu/~kriz/cifar.html
-    "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
-}
-"""Known checksums, by the name of the file."""
 
 
 def data_folder() -> Path:
@@ -67,90 +54,61 @@ def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) 
     return SbmtError(f"{', '.join(names)} in {path}", got, do)
 
 
-def checked_sha256(path: Path) -> str:
-    """SHA-256 of a file, after its MD5 has been compared with that of its name in :data:`MD5`, if that is there."""
-    check_regular(path)
-    with _reading(path), path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if wanted := MD5.get(path.name):
-            file.seek(0)
-            got = hashlib.file_digest(file, lambda: hashlib.new("md5", usedforsecurity=False)).hexdigest()
-            if got != wanted:
-                raise SbmtError(f"md5 {wanted} of {path}", got, DOWNLOAD_AGAIN)
-    return sha256
-
-
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turns what goes wrong while a file is read into one line."""
+def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
+    """Opens a regular file for reading bytes, unpacked if its name ends in ``.gz``; damage becomes one SbmtError."""
+    check_regular(path)
     try:
-        yield
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SbmtError(f"a whole gzip file {path}", f"damage ({error})", DOWNLOAD_AGAIN) from error
     except OSError as error:
-        do = "check its name and permissions"
-        raise SbmtError(f"to read {path}", error.strerror or error, do) from error
+        raise SbmtError(f"to read {path}", error.strerror or error, "check its name and permissions") from error
 
 
-@contextmanager
-def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a regular file for reading bytes, and unpacks it if its name ends in ``.gz`` or ``.tgz``."""
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file as it is, packed or not."""
     check_regular(path)
-    with _reading(path), gzip.open(path) if path.suffix in (".gz", ".tgz") else path.open("rb") as file:
-        yield file
-
-
-def read_unpacked(path: Path) -> bytes:
-    """The content of a file, unpacked if it is packed."""
-    pieces, n_bytes = [], 0
-    with open_binary(path) as file:
-        while piece := file.read(1 << 24):
-            pieces.append(piece)
-            n_bytes += len(piece)
-            if n_bytes > MOST_BYTES:
-                do = "check where it is from"
-                raise SbmtError(f"at most {MOST_BYTES:,} bytes in {path}", "more", do)
-    return b"".join(pieces)
+    with tell_os_errors(f"to read {path}", "check its permissions"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, packed or plain, with their ends: only line feeds end them. A byte-order mark is dropped."""
     with open_binary(path) as file:
-        line = file.readline(MOST_IN_LINE).removeprefix(BYTE_ORDER_MARK)
-        while line:
-            if len(line) >= MOST_IN_LINE - len(BYTE_ORDER_MARK):
-                raise SbmtError(f"lines of less than {MOST_IN_LINE:,} bytes in {path}", "a longer one", DOWNLOAD_AGAIN)
-            yield line
-            line = file.readline(MOST_IN_LINE)
+        yield from filter(None, [file.readline().removeprefix(b"\xef\xbb\xbf")])
+        yield from file
 
 
-def columns_of(line: bytes) -> list[bytes]:
-    """The columns of a line, separated by tabs, without the line's end. Quotation marks have no meaning."""
-    return line.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
+def read_text(path: Path) -> Iterator[tuple[str, str]]:
+    """The lines of :func:`read_lines` as text in UTF-8, after the name of each line's place."""
+    for number, line in enumerate(read_lines(path), start=1):
+        where = f"{path}, line {number}"
+        try:
+            yield where, line.decode()
+        except UnicodeDecodeError as error:
+            do = "convert the file, correct that line, or get the file again"
+            raise SbmtError(f"text in UTF-8 in {where}", repr(line[error.start :][:10]), do) from error
 
 
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere."""
-    content = read_unpacked(path)
+    with open_binary(path) as packed:
+        content = packed.read()
     seen = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-            for member in archive:
-                archive.members = []  # type: ignore[attr-defined]  # or tarfile would keep the header of every member in memory
-                if not is_wanted(member.name):
-                    continue
+            for member in filter(lambda member: is_wanted(member.name), archive):
                 name = PurePosixPath(member.name)
-                if name in seen or not member.isreg() or member.issparse():
+                file = archive.extractfile(member) if member.isreg() and name not in seen else None
+                if file is None:
                     raise SbmtError(f"{name} in {path} to be one file", "two, or a link", DOWNLOAD_AGAIN)
                 seen.add(name)
-                if not 0 <= member.offset_data <= member.offset_data + member.size <= len(content):
-                    raise EOFError("it is cut off")
-                yield member.name, content[member.offset_data : member.offset_data + member.size]
+                yield member.name, file.read()
             # tarfile takes for the end whatever is no header; it must be zeros, as the format demands
             if archive.offset >= len(content) or content[archive.offset :].strip(b"\0"):
                 raise EOFError(f"it breaks off after {archive.offset} bytes")
-    except SbmtError:
-        raise
-    except Exception as error:  # headers can lead tarfile to raise almost anything
+    except (tarfile.TarError, EOFError, OverflowError) as error:
         got = f"damage ({str(error)[:200]})"
         raise SbmtError(f"a whole tar archive {path}", got, DOWNLOAD_AGAIN) from error

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes
 
-NO_ANSWER = -1
-"""Stands for the answer where nothing is asked."""
+NO_ANSWER = -1  # where nothing is asked
 
 
 def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
@@ -38,19 +37,10 @@ def sample_recall(
     queries as every other, give or take one. Distractors are items whose keys are never asked for. Keys of pairs
     differ; those of distractors differ from them, and from each other as far as there are enough. Values are uniform.
     With ``permutation``, the item stored with key i is asked for with key i + 1, and the last with key 0, so that
-    nothing that compares a token with itself can see which tokens belong together, such as hashing with shared queries
-    and keys.
+    comparing a token with itself, as hashing with shared queries and keys does, tells nothing.
 
-    Returns:
-        Tokens int64 ``(batch, n, 2)``, where n counts pairs, queries and distractors, and answers ``(batch, n)``.
-        A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer
-        is a value in [0, n_values), or :data:`NO_ANSWER` at items.
-
-    Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> tokens, answers = sample_recall(1, 1, 1, 1, n_keys=8, n_values=2, generator=generator)
-        >>> tokens.tolist(), answers.tolist()
-        ([[[7, 8], [6, 10], [6, 9]]], [[-1, 1, -1]])
+    A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer is a
+    value in [0, n_values), or ``NO_ANSWER`` at items.
     """
     check_recall(n_pairs, n_queries, n_distractors, n_keys, n_values)
     check_sizes(batch_size=batch_size)

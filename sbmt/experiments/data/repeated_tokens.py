@@ -15,12 +15,6 @@ def sample_repeated_tokens(
     Values are uniform on 0 … n − 1, where n is also the length.
 
     Paper: section 5.1, with values from 0 instead of 1.
-
-    Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> tokens, labels = sample_repeated_tokens(1, 4, generator=generator)
-        >>> tokens.tolist(), labels.tolist()
-        ([[0, 3, 1, 0]], [[1.0, 0.0, 0.0, 1.0]])
     """
     check_sizes(batch_size=batch_size, length=length)
     tokens = torch.randint(length, (batch_size, length), generator=generator)
@@ -33,11 +27,8 @@ def mark_repeats(values: Int[Tensor, "batch n"], n_values: int) -> Float[Tensor,
     return (counts.gather(1, values) > 1).float()
 
 
-D_VALUE = 16
-"""Entries of a fresh value."""
-
-NOISE = 0.1
-"""Standard deviation of what is added to each copy of a fresh value."""
+D_VALUE = 16  # entries of a fresh value
+NOISE = 0.1  # standard deviation of what is added to each copy of a fresh value
 
 
 def sample_fresh_values(
@@ -45,16 +36,11 @@ def sample_fresh_values(
 ) -> tuple[Float[Tensor, "batch n d_value"], Float[Tensor, "batch n"]]:
     r"""Repeated tokens whose values are drawn anew for every sequence, so that none can be learned by heart.
 
-    Each of the n values is a vector $v \sim \mathcal N(0, I)$ of :data:`D_VALUE` entries, and a token is a copy of its
-    value with noise, $v + \sigma \varepsilon$ with $\varepsilon \sim \mathcal N(0, I)$ and :data:`NOISE` as
-    $\sigma$. Which tokens share a value is drawn as in :func:`sample_repeated_tokens`.
+    Each of the n values is a vector $v \sim \mathcal N(0, I)$ of 16 entries, and a token is a copy of its value with
+    noise, $v + 0.1 \varepsilon$ with $\varepsilon \sim \mathcal N(0, I)$. Which tokens share a value is drawn as in
+    :func:`sample_repeated_tokens`.
 
     Paper: our extension; there the values are the same in every sequence.
-
-    Example:
-        >>> tokens, labels = sample_fresh_values(1, 4, generator=torch.Generator().manual_seed(4))
-        >>> torch.cdist(tokens[0], tokens[0])[0].round().tolist(), labels.tolist()
-        ([0.0, 6.0, 6.0, 1.0], [[1.0, 0.0, 0.0, 1.0]])
     """
     check_sizes(batch_size=batch_size, length=length)
     # All in one draw, so that a batch holds what single sequences would.
@@ -68,14 +54,7 @@ def sample_fresh_values(
 
 
 def majority_accuracy(length: int) -> float:
-    """Accuracy of always guessing the more frequent label, max(q, 1 − q).
-
-    Here q = (1 − 1/n)^(n−1) is the share of unique tokens.
-
-    Example:
-        >>> round(majority_accuracy(64), 3)
-        0.629
-    """
+    """Accuracy of always guessing the more frequent label, max(q, 1 − q); q = (1 − 1/n)^(n−1) are unique."""
     check_sizes(length=length)
     unique = (1 - 1 / length) ** (length - 1)
     return max(unique, 1 - unique)
@@ -91,10 +70,6 @@ def random_mask_ceiling(length: int, mask_density: float) -> float:
     $$\sum_{d=0}^{n-1} \binom{n-1}{d} p^d (1-p)^{n-1-d} \left[1 - r^d + \max(q, r^d - q)\right],$$
 
     which tends to $\max(1 - e^{-1}, 1 - e^{-p} + e^{-1})$ for long sequences.
-
-    Example:
-        >>> [round(random_mask_ceiling(64, p), 3) for p in (0.0, 0.5, 1.0)]
-        [0.629, 0.761, 1.0]
     """
     from scipy.stats import binom
 

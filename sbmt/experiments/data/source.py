@@ -7,17 +7,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_integer
+from sbmt.errors import SbmtError, check_sizes, describe, is_integer
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "corpus", "sst2", "qqp", "mnli", "qnli")
-"""What ``sbmt data prepare`` can prepare."""
-
-SPLITS = ("train", "dev", "test")
-"""Every task has these splits; some have further ones after them."""
+SPLITS = ("train", "dev", "test")  # every task has these; some have further ones after them
+MOST_LABELS = 1 << 31
 
 Origin = Literal["official", "generated", "stand-in", "own"]
 SymbolType = Literal["uint8", "uint16", "uint32"]
-MOST_LABELS = 1 << 31
 Symbols = NDArray[np.unsignedinteger[Any]]
 
 
@@ -31,10 +28,10 @@ def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> ND
     return array.astype(np.int64)
 
 
-def _check_names(kind: str, names: Iterable[object]) -> None:
+def _check_names(kind: str, names: Iterable[str]) -> None:
     """Names become parts of the names of files and of tables."""
     for name in names:
-        if not (isinstance(name, str) and name.isascii() and name and f"x{name}".replace("-", "_").isidentifier()):
+        if not (name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
             raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
 
 
@@ -48,37 +45,32 @@ class Examples:
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per example, such as its difficulty
 
     def __post_init__(self) -> None:
-        n, types = len(check_numbers(self.labels, MOST_LABELS, "labels")), get_args(SymbolType)
-        if self.symbols.dtype not in types or self.symbols.ndim != 1:
-            raise SbmtError(f"symbols of type {', '.join(types)}", describe(self.symbols), "convert them")
+        n = len(check_numbers(self.labels, MOST_LABELS, "labels"))
+        if self.symbols.dtype not in get_args(SymbolType) or self.symbols.ndim != 1:
+            do = f"convert them to {', '.join(get_args(SymbolType))}"
+            raise SbmtError("a row of symbols of 8, 16 or 32 bits", describe(self.symbols), do)
         check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
         if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
             raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
         _check_names("extras", self.extras)
-        sizes = {"lengths": len(self.lengths)} | {name: np.size(x) for name, x in self.extras.items()}
-        if any(size != n for size in sizes.values()):
-            raise SbmtError(f"{n} rows, one per label", sizes, "give every example one of each")
+        if any(len(x) != n for x in (self.lengths, *self.extras.values())):
+            raise SbmtError(f"{n} rows of lengths and extras", "other numbers", "give every example one of each")
 
     @classmethod
     def of(cls, examples: Sequence[tuple[bytes, ...]], labels: Sequence[int], **extras: ArrayLike) -> "Examples":
-        """Makes them from one tuple of documents per example, whose bytes are the symbols.
-
-        Example:
-            >>> Examples.of([(b"ab",), (b"c",)], [0, 1]).symbols.tolist()
-            [97, 98, 99]
-        """
-        if len({len(documents) for documents in examples}) > 1:
+        """Makes them from one tuple of documents per example, whose bytes are the symbols."""
+        n_documents = len(examples[0]) if examples else 1
+        if any(len(documents) != n_documents for documents in examples):
             raise SbmtError("as many documents in every example", "different numbers", "give each as many")
-        lengths = np.array([[len(d) for d in documents] for documents in examples], np.int64)
+        lengths = np.array([len(d) for documents in examples for d in documents], np.int64)
         symbols = np.frombuffer(b"".join(d for documents in examples for d in documents), np.uint8)
         arrays = {name: np.asarray(values) for name, values in extras.items()}
-        n_documents = len(examples[0]) if examples else 1
-        ids = check_numbers(labels, MOST_LABELS, "labels")
-        return cls(symbols, lengths.reshape(-1, n_documents), ids, arrays)
+        return cls(symbols, lengths.reshape(-1, n_documents), check_numbers(labels, MOST_LABELS, "labels"), arrays)
 
 
+# Makes all parts in order: the split of each, or an empty name where that is decided later, and its examples.
 Parts = Callable[[], Iterable[tuple[str, Examples]]]
-"""Makes all parts in order: the split of each, or an empty name where that is decided later, and its examples."""
+Arrangement = dict[str, NDArray[np.int64]]  # by split, indices into the pool: train, dev, test and any further ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +81,6 @@ class Pool:
     lengths: NDArray[np.int64]
     splits: NDArray[Any]  # str (n_examples,), the split that each example's part names
     extras: dict[str, NDArray[Any]]
-
-
-Arrangement = dict[str, NDArray[np.int64]]
-"""Indices into the pool by split: ``train``, ``dev``, ``test`` and any further ones."""
 
 
 def by_part(pool: Pool) -> Arrangement:
@@ -109,7 +97,7 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
     for split, numbers in splits.items():
         if not len(check_numbers(numbers, n, f"examples of {split}")):
             raise SbmtError(f"examples in {split}", "none", "give more examples")
-    counts = np.bincount(np.concatenate([np.asarray(numbers) for numbers in splits.values()]), minlength=n)
+    counts = np.bincount(np.concatenate(list(splits.values())), minlength=n)
     if counts.max() > 1:
         do = "keep what is tested apart from what is trained on"
         raise SbmtError("each example in one split", f"example {counts.argmax()} in {counts.max()} places", do)
@@ -119,10 +107,9 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
 class Source:
     """A task's examples and what a model must know about them.
 
-    ``origin`` says whether the examples are ``official``, ``generated`` here, a ``stand-in`` for data that are not
-    available, or the user's ``own``. Results on the last two must not be shown beside published ones. ``settings``
-    holds everything that decides the content, in a form that JSON can hold: generator and seeds, or files and their
-    checksums.
+    Results on the ``origin`` ``stand-in``, for data that are not available, or ``own`` must not be shown beside
+    published ones. ``settings`` holds everything that decides the content, in a form that JSON can hold: generator and
+    seeds, or files and their checksums.
     """
 
     name: str  # of the folder in which the prepared examples are kept
@@ -140,11 +127,7 @@ class Source:
 
     def __post_init__(self) -> None:
         _check_names("examples", [self.name])
-        _check_names("files", [part for name in self.files for part in str(name).split(".")])
-        if reserved := [name for name in self.files if name.endswith(".npy") or name == "info.json"]:
-            raise SbmtError("files with other names than those of the arrays", reserved[0], "rename it")
-        check_choice("origin", self.origin, Origin)
-        check_choice("symbol type", self.symbol_type, SymbolType)
+        _check_names("files", [part for name in self.files for part in name.split(".")])
         check_sizes(vocab_size=self.vocab_size, n_classes=len(self.class_names))
         if not is_integer(self.first_id) or not 0 <= self.first_id < self.vocab_size:
             raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "0 or 1")

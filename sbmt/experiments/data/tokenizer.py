@@ -1,9 +1,9 @@
 """Text as tokens of a byte-level vocabulary: every text has ids, from which it can be recovered."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,38 +18,27 @@ from sbmt.experiments.files import read_file, write_bytes
 if TYPE_CHECKING:
     import tokenizers
 
-SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-"""The special tokens, with RoBERTa's names."""
-
-LEAST_TOKENS, MOST_TOKENS = len(SPECIALS) + 256, 1 << 24
-"""Smallest size of a vocabulary, special tokens and bytes, and largest; RoBERTa's has 50,265 tokens."""
-
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's names
+LEAST_TOKENS, MOST_TOKENS = len(SPECIALS) + 256, 1 << 24  # of a vocabulary; RoBERTa's has 50,265
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
-_PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
 _DO = "use a tokenizer.json of RoBERTa's kind, or train one"
+_PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
 
 
-@contextmanager
-def _guarded(expected: str, do: str) -> Iterator[Any]:
-    """The package ``tokenizers``; what goes wrong in it, panics of its Rust code included, becomes one SbmtError."""
+def _package() -> Any:
     try:
         import tokenizers
     except ImportError as error:
         raise SbmtError("the package tokenizers", "none", "install it: pip install tokenizers") from error
-    try:
-        yield tokenizers
-    except (SbmtError, KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
-    except BaseException as error:  # a panic derives from BaseException, and the library raises nothing narrower
-        raise SbmtError(expected, f"a failure of tokenizers ({str(error)[:200]})", do) from error
+    return tokenizers
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer":
     """Learns a tokeniser by byte-pair encoding, which merges the most frequent neighbours first.
 
-    Ids 0 … 4 are :data:`SPECIALS`, followed by all 256 bytes and then the merges, as far as there are neighbours to
-    merge. Before that, the text is divided into lines, and these by GPT-2's rule into words with the blank before
-    them, numbers and signs. The same texts give the same vocabulary.
+    Ids 0 … 4 are ``SPECIALS``, followed by all 256 bytes and then the merges, as far as there are neighbours to merge.
+    Before that, the text is divided into lines, and these by GPT-2's rule into words with the blank before them,
+    numbers and signs. The same texts give the same vocabulary.
 
     Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
     Radford et al., Language Models are Unsupervised Multitask Learners (2019).
@@ -57,51 +46,41 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
     if not is_integer(vocab_size) or not LEAST_TOKENS <= vocab_size <= MOST_TOKENS:
         expected = f"vocab_size ≥ {LEAST_TOKENS}, special tokens and bytes, and at most {MOST_TOKENS}"
         raise SbmtError(expected, vocab_size, "give another size")
-    with _guarded("text that a tokeniser can be learned from", "check the text") as package:
-        tokenizer = package.Tokenizer(package.models.BPE())
-        tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = package.decoders.ByteLevel()
-        trainer = package.trainers.BpeTrainer(
-            vocab_size=vocab_size,
-            special_tokens=list(SPECIALS),
-            initial_alphabet=sorted(_BYTE_OF),
-            show_progress=False,
-        )
-        tokenizer.train_from_iterator((line for text in texts for line in lines_of(text)), trainer)
-        return Tokenizer(tokenizer.to_str())
+    package = _package()
+    tokenizer = package.Tokenizer(package.models.BPE())
+    tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = package.decoders.ByteLevel()
+    trainer = package.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=sorted(_BYTE_OF),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((line for text in texts for line in re.findall("[^\n]*\n|[^\n]+", text)), trainer)
+    return Tokenizer(tokenizer.to_str())
 
 
 @dataclass(frozen=True)
 class Tokenizer:
     """Byte-pair encoding of UTF-8 bytes, with RoBERTa's five special tokens, by the library ``tokenizers``.
 
-    The ids of the special tokens are found by name, so that they may be anywhere in the vocabulary. No text is ever
-    read as a special token, whatever is written in it. Copies and pickles contain only the JSON.
+    The special tokens are found by name, so that they may have any ids. No text is ever read as a special token.
+    Copies and pickles contain only the JSON.
     """
 
-    json: str
+    json: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        with _guarded("the JSON of a tokeniser", _DO) as package:
-            if lacking := [name for name in SPECIALS if self._library.token_to_id(name) is None]:
-                raise SbmtError(f"a tokeniser with {', '.join(SPECIALS)}", f"one without {', '.join(lacking)}", _DO)
-            if dropout := getattr(self._library.model, "dropout", None):
-                raise SbmtError("a tokeniser without dropout", f"dropout {dropout}", _DO)
-            if self.vocab_size > MOST_TOKENS:
-                raise SbmtError(f"ids below {MOST_TOKENS}", self.vocab_size - 1, _DO)
-            template = package.processors.RobertaProcessing(("</s>", self.end_id), ("<s>", self.start_id))
-            self._library.post_processor = template
+        if None in self.special_ids or self.vocab_size > MOST_TOKENS or getattr(self._library.model, "dropout", None):
+            got = f"{self.special_ids} for them, {self.vocab_size} in all"
+            raise SbmtError(f"ids of {', '.join(SPECIALS)} and others below {MOST_TOKENS}, and no dropout", got, _DO)
         if (decoded := self.decode(self.encode(_PROBE))) != _PROBE:
             raise SbmtError("a byte-level tokeniser, which gives back its text", f"{decoded!r} for {_PROBE!r}", _DO)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Reads a ``tokenizer.json``, or raises SbmtError."""
-        content = read_file(path, 1 << 28)
-        try:
-            return cls(content.decode())
-        except UnicodeDecodeError as error:
-            raise SbmtError(f"a tokeniser in {path}", error, _DO) from error
+        return cls(read_file(path, 1 << 28).decode(errors="surrogateescape"))
 
     def save(self, path: Path) -> None:
         """Writes a ``tokenizer.json``, either all of it or nothing."""
@@ -110,17 +89,19 @@ class Tokenizer:
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str]]:
         return Tokenizer, (self.json,)
 
-    def __repr__(self) -> str:
-        return f"Tokenizer({self.vocab_size} tokens, sha256 {self.sha256[:12]}…)"
-
     @cached_property
     def _library(self) -> "tokenizers.Tokenizer":
-        with _guarded("the JSON of a tokeniser", _DO) as package:
+        package = _package()
+        try:
             library: tokenizers.Tokenizer = package.Tokenizer.from_str(self.json)
-            library.no_truncation()
-            library.no_padding()
-            library.encode_special_tokens = True  # as text: "<s>" in a review is three characters
-            return library
+        except BaseException as error:  # a panic of its Rust code derives from BaseException
+            raise SbmtError("the JSON of a tokeniser", f"damage ({str(error)[:200]})", _DO) from error
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = True  # as text: "<s>" in a review is three characters
+        end, start = ((name, library.token_to_id(name) or 0) for name in ("</s>", "<s>"))
+        library.post_processor = package.processors.RobertaProcessing(end, start)
+        return library
 
     @cached_property
     def sha256(self) -> str:
@@ -135,7 +116,7 @@ class Tokenizer:
     @cached_property
     def special_ids(self) -> tuple[int, ...]:
         """The ids of ``<s>``, ``<pad>``, ``</s>``, ``<unk>`` and ``<mask>``."""
-        return tuple(int(self._library.token_to_id(name)) for name in SPECIALS)  # type: ignore[arg-type]
+        return tuple(self._library.token_to_id(name) for name in SPECIALS)  # type: ignore[misc]
 
     start_id = property(lambda self: self.special_ids[0])
     padding_id = property(lambda self: self.special_ids[1])
@@ -144,7 +125,7 @@ class Tokenizer:
 
     @property
     def id_type(self) -> SymbolType:
-        """The smallest of ``uint16`` and ``uint32`` that can hold every id."""
+        """Of the arrays that hold ids."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     def encode(self, text: str) -> Symbols:
@@ -153,63 +134,45 @@ class Tokenizer:
 
     def encode_all(self, texts: Sequence[str]) -> list[Symbols]:
         """The ids of each text, encoded on all cores."""
-        with _guarded("texts that UTF-8 can encode", "remove lone surrogates from them"):
-            encodings = self._library.encode_batch_fast(texts, add_special_tokens=False)
-            return [np.array(encoding.ids, self.id_type) for encoding in encodings]
+        return [np.array(encoding.ids, self.id_type) for encoding in self._encodings(texts, has_specials=False)]
+
+    def _encodings(self, texts: Sequence[Any], *, has_specials: bool) -> "list[tokenizers.Encoding]":
+        try:
+            return self._library.encode_batch_fast(texts, add_special_tokens=has_specials)
+        except (TypeError, ValueError) as error:
+            raise SbmtError("texts that UTF-8 can encode", str(error)[:200], "remove lone surrogates") from error
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
         """The text of ids. Special ones have no text, and bytes that are not UTF-8 become ``�``."""
         known = check_numbers(ids if isinstance(ids, np.ndarray) else list(ids), self.vocab_size, "ids").tolist()
-        with _guarded("ids of this tokeniser", "use others"):
-            return self._library.decode([i for i in known if i not in self.special_ids], skip_special_tokens=False)
+        return self._library.decode([i for i in known if i not in self.special_ids], skip_special_tokens=False)
 
     def glyph(self, token_id: int) -> str:
-        """A token as it is shown in pictures and tables.
-
-        Blanks and line ends become visible, bytes that are not a whole character are written in hexadecimal, and
-        special tokens have names.
-        """
+        """A token as pictures and tables show it: blanks and line ends visible, broken characters in hexadecimal."""
         check_numbers([token_id], self.vocab_size, "ids")
-        if (token := self._library.id_to_token(int(token_id))) is None:
-            raise SbmtError("an id that the vocabulary has", token_id, "use an id of this tokeniser")
+        token = self._library.id_to_token(int(token_id)) or ""
         if token in SPECIALS or any(sign not in _BYTE_OF for sign in token):
             return printable(token)
         text = bytes(_BYTE_OF[sign] for sign in token).decode("utf-8", "backslashreplace")
         return "".join(_SIGNS.get(c, printable(c)) for c in text)
 
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
-        """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``.
+        """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``; returns ids, and how many were cut.
 
         Examples of more than ``length`` ids, special ones included, lose tokens at their end. In a pair, the longer
         text is cut until both have the same length, then both are.
-
-        Returns:
-            The ids of every example, and the number of examples that were cut.
         """
-        n_documents = 1 if second is None else 2
-        if length < 3 * n_documents:
-            expected = f"length ≥ {3 * n_documents}: {2 * n_documents} special tokens and one of each text"
-            raise SbmtError(expected, length, "give a larger length")
+        least = 3 if second is None else 6
+        if length < least:
+            raise SbmtError(f"length ≥ {least}: special tokens and one of each text", length, "give a larger length")
         texts = first if second is None else list(zip(first, second, strict=True))
         self._library.enable_truncation(length, strategy="longest_first")
         try:
-            with _guarded("texts that UTF-8 can encode", "remove lone surrogates from them"):
-                encodings = self._library.encode_batch_fast(texts, add_special_tokens=True)
+            encodings = self._encodings(texts, has_specials=True)
         finally:
             self._library.no_truncation()
         n_cut = sum(bool(encoding.overflowing) for encoding in encodings)
         return [np.array(encoding.ids, self.id_type) for encoding in encodings], n_cut
-
-
-def lines_of(text: str) -> list[str]:
-    r"""The lines of a text with their ends. Only a line feed ends a line.
-
-    Example:
-        >>> lines_of("one\r\n\ntwo")
-        ['one\r\n', '\n', 'two']
-    """
-    *lines, rest = text.split("\n")
-    return [line + "\n" for line in lines] + ([rest] if rest else [])
 
 
 def _signs_of_bytes() -> dict[str, int]:

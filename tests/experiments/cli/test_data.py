@@ -4,15 +4,15 @@ import shutil
 
 import pytest
 
-from sbmt.experiments.data.catalogue import CATALOGUE, Entry
+from sbmt.experiments.data.catalogue import GENERATED, REDUCED
 from sbmt.experiments.data.tokenizer import Tokenizer
-from tests.experiments.data.layouts import write_files
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.tiny_language import write_corpus
 
 
 def test_data_are_prepared_and_listed(succeed, tmp_path, monkeypatch):
-    monkeypatch.setitem(CATALOGUE, "listops", Entry(lambda _: None, toy_source, lambda: toy_source(name="toy-reduced")))
+    monkeypatch.setitem(GENERATED, "listops", toy_source)
+    monkeypatch.setitem(REDUCED, "listops", lambda: toy_source(name="toy-reduced"))
     out = succeed("data", "list")
     assert "Nothing is prepared" in out and str(tmp_path / "data") in out
     for option in ([], ["--reduced"], []):  # what is there is shown again
@@ -29,7 +29,6 @@ def test_data_are_prepared_from_files_that_are_named(succeed, refused, tmp_path)
     assert "official" in out and "2 document(s)" in out and "0.50 0.50" in out
     (tmp_path / "new_aan_pairs.test.tsv").write_bytes(b"1.0\ta\tb\tother\ttext\n")
     refused(command, "other settings")
-    succeed(*command.split(), "--replace")
 
 
 def test_a_corpus_is_prepared_with_a_tokeniser_learnt_or_given(succeed, tmp_path):
@@ -52,13 +51,14 @@ def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_pat
 
 @pytest.mark.bad_input
 def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(refused, monkeypatch, tmp_path):
-    folder = write_files("listops", tmp_path / "x" / "listops")
-    (folder / "notes.txt").write_text("mine")
+    folder = tmp_path / "x" / "retrieval"
+    folder.mkdir(parents=True)
+    for name in ("new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.test.tsv", "notes.txt"):
+        (folder / name).write_bytes(b"1.0\ta\tb\tone\ttwo\n")
     for name in ("SBMT_CACHE", "SBMT_DATA"):
         monkeypatch.setenv(name, "x")
-    for option in ("", " --replace"):
-        refused(f"data prepare listops --from x/listops{option}", "made by this command")
-    assert (folder / "notes.txt").read_text() == "mine" and len(list(folder.iterdir())) == 4
+    refused("data prepare retrieval --from x/retrieval", "made by this command")
+    assert len(list(folder.iterdir())) == 4
 
 
 @pytest.mark.bad_input
@@ -66,7 +66,7 @@ def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(re
     ("command", "words"),
     [
         ("speech", "task among 'listops', 'text'"),
-        ("listops --reduced --from nowhere", "leave one of the two out"),
+        ("listops --reduced --from nowhere", "generated"),
         ("corpus --vocab-size 300 --tokenizer mine.json", "leave one"),
         ("corpus --from bad.txt --vocab-size 300", "line 4"),
         ("sst2 --vocab-size 300", "only with corpus"),

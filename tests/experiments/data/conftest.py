@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbmt.experiments.data import locate
 from sbmt.experiments.data.source import Pool
-from tests.experiments.data.layouts import documents_of, packed
+from tests.experiments.data.layouts import documents_of
 
 
 @pytest.fixture(scope="session")
@@ -18,23 +17,6 @@ def shared_data():
     if not folder or not (Path(folder) / "text").is_dir():
         pytest.skip("the folder SBMT_DATA with real data is not there")
     return Path(folder)
-
-
-@pytest.fixture
-def any_checksum(monkeypatch):
-    """Small files may carry official names."""
-    monkeypatch.setattr(locate, "MD5", {})
-
-
-@pytest.fixture(scope="session")
-def write_tar():
-    """Writes an archive of members, see :func:`packed`; returns its path."""
-
-    def write(path, members):
-        path.write_bytes(packed(members, "w:gz" if path.suffix == ".gz" else "w"))
-        return path
-
-    return write
 
 
 @pytest.fixture(scope="session")

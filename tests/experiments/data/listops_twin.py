@@ -1,42 +1,17 @@
-"""ListOps once more, recursive and slow: trees as nested tuples, and the exact laws that their rules imply."""
+"""ListOps as it is written, and the exact law of its shapes."""
 
 import itertools
 from collections import Counter
 
 import numpy as np
 
-from sbmt.experiments.data.listops import OPERATORS
+from sbmt.experiments.data.listops import OPERATORS, TOKENS
 
 
-def generate_tree(draw, law, depth=1):
-    """A digit, or ``(operator, children)``; ``draw`` is a ``random.Random``."""
-    if depth == law.max_depth or draw.random() < law.digit_share:
-        return draw.randrange(10)
-    children = [generate_tree(draw, law, depth + 1) for _ in range(draw.randint(2, law.max_args))]
-    return draw.choice(OPERATORS), children
-
-
-def length_of(tree):
-    return 1 if isinstance(tree, int) else 2 + sum(map(length_of, tree[1]))
-
-
-OPERATIONS = {"[MIN": min, "[MAX": max, "[MED": lambda x: int(np.median(x)), "[SM": lambda x: sum(x) % 10}
-
-
-def value_of(tree):
-    if isinstance(tree, int):
-        return tree
-    return OPERATIONS[tree[0]]([value_of(child) for child in tree[1]])
-
-
-def written(tree):
-    """As in the original files: every operator takes its values one by one, in parentheses."""
-    if isinstance(tree, int):
-        return str(tree)
-    text = tree[0]
-    for child in tree[1]:
-        text = f"( {text} {written(child)} )"
-    return f"( {text} ] )"
+def encoded(text):
+    """The ids of a written expression; parentheses, as in the original files, only repeat its structure."""
+    tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
+    return bytes(1 + TOKENS.index(token) for token in tokens)
 
 
 def skeleton_law(law, depth=1):

@@ -3,17 +3,16 @@
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from sbmt.experiments.data.pathfinder import ANTIALIAS, CONTRAST, LENGTH, RADIUS, THICKNESS
+from sbmt.experiments.data.pathfinder import LENGTH
 
 UNITS, N_DIRECTIONS = 256, 64
 
 
-def paddle_ends(snakes):
-    """Begin and end of every paddle in pixels, (images, snakes, paddles, 2, 2)."""
-    angles = snakes.directions * (2 * np.pi / N_DIRECTIONS)
+def paddle_ends(middles, directions):
+    """Begin and end of every paddle in pixels, (images, paddles, 2, 2)."""
+    angles = directions * (2 * np.pi / N_DIRECTIONS)
     half = LENGTH / 2 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    middles = snakes.middles / UNITS
-    return np.stack([middles - half, middles + half], axis=-2)
+    return np.stack([middles / UNITS - half, middles / UNITS + half], axis=-2)
 
 
 def distance_to_segments(points, begins, ends):
@@ -46,19 +45,3 @@ def joined(segments, distances, discs, reach):
     _, component = connected_components(distances <= reach)
     under = [distance_to_segments(disc, segments[:, 0], segments[:, 1]).argmin() for disc in discs]
     return int(component[under[0]] == component[under[1]])
-
-
-def drawing(paddles, discs, size):
-    """An image, sample by sample, of paddles (n, 2, 2) and discs."""
-    n = size * ANTIALIAS
-    y, x = (np.mgrid[:n, :n] + 0.5) / ANTIALIAS
-    samples = np.zeros((n, n))
-    for begin, end in paddles:
-        along = (end - begin) / LENGTH
-        u = (x - begin[0]) * along[0] + (y - begin[1]) * along[1]
-        v = (y - begin[1]) * along[0] - (x - begin[0]) * along[1]
-        is_covered = (0 <= u) & (u <= LENGTH) & (abs(v) <= THICKNESS / 2)
-        samples[is_covered] = CONTRAST
-    for disc in discs:
-        samples[np.hypot(x - disc[0], y - disc[1]) <= RADIUS] = 1
-    return 255 * samples.reshape(size, ANTIALIAS, size, ANTIALIAS).mean((1, 3))

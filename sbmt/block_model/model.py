@@ -315,30 +315,6 @@ class BlockModel:
         rate = edge_dot(query, key, edges)
         return probability(self.link, rate) if clamp or self.link == "poisson" else rate
 
-    @torch.no_grad()
-    def cluster_order(self) -> tuple[Int[Tensor, "batch heads n_queries"], Int[Tensor, "batch heads n_keys"]]:
-        r"""Orders of queries and of keys in which edges lie close together, for :meth:`sbmt.EdgeList.to_block_mask`.
-
-        Keys are sorted by the cluster that they belong to most, and queries by the cluster $b$ that they attend most,
-        that of the largest $(\hat Q S)_b$. Padding comes last.
-
-        Returns:
-            The token at each place, int64.
-
-        Cost: that of :attr:`query_rates`, and a sort.
-        """
-        clusters = self._first_clusters()
-        masks = self.query_mask, self.key_mask
-        query, key = (
-            c if mask is None else c.masked_fill(~mask[:, None], self.n_clusters)
-            for c, mask in zip(clusters, masks, strict=True)
-        )
-        return query.argsort(dim=-1, stable=True), key.argsort(dim=-1, stable=True)
-
-    def _first_clusters(self) -> tuple[Tensor, Tensor]:
-        """The cluster that each query attends most, and the one that each key belongs to most."""
-        return self.query_rates.argmax(-1), self.key_membership.argmax(-1)
-
     def check_edges(self, edges: EdgeList) -> None:
         """Raises SbmtError unless these are edges of this model's shape."""
         if not isinstance(edges, EdgeList) or edges.shape != self.shape:

@@ -9,8 +9,7 @@ from sbmt.errors import SbmtError, describe
 
 def check_shape(shape: object) -> None:
     """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
-    is_shape = isinstance(shape, tuple) and len(shape) == 4
-    if not isinstance(shape, tuple) or not is_shape or not all(type(n) is int for n in shape):
+    if not isinstance(shape, tuple) or len(shape) != 4 or not all(type(n) is int for n in shape):
         raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give a tuple of four integers")
     if min(shape) < 1:
         raise SbmtError("at least one example, head, query and key", shape, "leave empty sequences out")
@@ -32,8 +31,8 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise SbmtError(f"{name} as a bool tensor, True = real token", got, "compare the ids with the padding id")
+        do = "compare the ids with the padding id"
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), do)
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:
@@ -121,27 +120,3 @@ def merge(first: Int[Tensor, " n"], second: Int[Tensor, " m"]) -> Int[Tensor, " 
     united = torch.empty_like(is_first, dtype=torch.int64)
     united[is_first], united[place] = first, second[is_new]
     return united
-
-
-def window_cells(
-    shape: tuple[int, int, int, int],
-    reach: int,
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    causal: bool,
-    device: torch.device,
-) -> Int[Tensor, " n_edges"]:
-    """The cells of all pairs of real tokens with |i − j| ≤ reach, ascending; with ``causal`` those with j ≤ i.
-
-    Cost: O(n · reach) per graph.
-    """
-    batch, heads, n_queries, n_keys = shape
-    reach = min(reach, n_keys - 1)
-    query = torch.arange(n_queries, device=device)[:, None]
-    key = query + n_keys - n_queries + torch.arange(-reach, 1 if causal else reach + 1, device=device)
-    is_inside = ((key >= 0) & (key < n_keys)).expand(batch, heads, n_queries, -1)
-    for mask, token in ((query_mask, query.expand_as(key)), (key_mask, key.clamp(0, n_keys - 1))):
-        if mask is not None:
-            is_inside = is_inside & mask[:, token][:, None]
-    rows = torch.arange(batch * heads * n_queries, device=device).view(batch, heads, n_queries, 1)
-    return (rows * n_keys + key)[is_inside]

@@ -134,7 +134,7 @@ def test_what_is_computed_without_gradients_does_not_cut_them_off_later():
     leaves = leaves_of()
     model = crossed_model(leaves)
     with torch.no_grad():
-        expected = model.expected_mask(), model.cluster_order(), model.edge_rate(edges_of(model))
+        expected = model.expected_mask(), model.edge_rate(edges_of(model))
     assert not any(x.requires_grad for x in torch.autograd.grad(model.expected_mask().sum(), leaves))
     torch.testing.assert_close(crossed_model([x.detach() for x in leaves]).expected_mask(), expected[0])
 
@@ -176,12 +176,3 @@ def test_padded_tokens_are_never_looked_at():
         weight.masked_fill_(~mask[:, None, :, None], torch.nan)
     spoilt = CrossedModel(sides[0], blocks, sides[1], *padding())
     assert torch.equal(spoilt.expected_mask(0.1), expected) and spoilt.sum_of_rates().isfinite().all()
-
-
-def test_the_cluster_order_sorts_by_the_first_group():
-    leaves, masks = leaves_of(), padding()
-    dense = dense_model(leaves)
-    first = slice(0, dense.n_clusters // GROUPS)
-    clusters = dense.query_rates[..., first].argmax(-1), dense.key_membership[..., first].argmax(-1)
-    for order, cluster, mask in zip(crossed_model(leaves, True).cluster_order(), clusters, masks, strict=True):
-        assert torch.equal(order, cluster.masked_fill(~mask[:, None], dense.n_clusters).argsort(dim=-1, stable=True))

@@ -4,13 +4,11 @@ import ast
 import json
 
 import pytest
-import torch
 
 from results import lookup
 from results.lookup import ROOT, load
-from results.measure import block_masks, fitted_cost, landing, recall_lengths, ste_bias
+from results.measure import fitted_cost, landing, recall_lengths, ste_bias
 from results.measure.set_aside import set_aside
-from sbmt import EdgeList
 from sbmt.experiments.training import SIZES
 
 SCRIPTS = sorted((ROOT / "results" / "measure").glob("*.py"))
@@ -58,12 +56,6 @@ def test_steps_of_published_runs_are_timed_in_turn():
     runs = [{"trial": trial, "config": small.override(**mine).to_dict()} for trial, mine in settings.items()]
     found = landing.measure_seed(runs)
     assert found["full"]["ratio"] == 1 and found["fitted"]["rounds"] == 4
-
-
-def test_blocks_that_hold_an_edge_are_counted():
-    mask = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
-    mask[..., 0, 3] = mask[..., 3, 3] = True
-    assert block_masks.visited(EdgeList.from_dense(mask), 2) == 0.5
 
 
 def test_figures_are_drawn_from_what_is_published(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ SBM_SETTINGS = (
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear', causal=False"),
     (BlockModel.expected_mask, "self, exploration=0.0"),
-    (BlockModel.edge_probability, "self, edges, exploration=0.0, *, clamp=True"),
+    (BlockModel.edge_probability, "self, edges, exploration=0.0"),
     (BlockModel.expected_density, "self, exploration=0.0"),
     (EdgeList.density, "self"),
     (EdgeList.to_dense, "self"),

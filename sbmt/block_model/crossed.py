@@ -67,6 +67,7 @@ class CrossedModel(BlockModel):
     ) -> None:
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part = query[0], key[0]
+        self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
         self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
         self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
         self.part_blocks = self._block = in_range("block_matrix", part_blocks, LARGEST_RATE)

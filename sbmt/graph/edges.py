@@ -5,7 +5,6 @@ only its neighbour, the plain tensors of :mod:`sbmt.graph.masks`, so it is a goo
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,11 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, describe, is_integer
 from sbmt.graph.masks import (
+    TokenPairs,
     check_as_many_keys,
     check_causal,
     check_mask,
     check_shape,
-    count_pairs,
     first_of_rows,
     merge,
     share_of_pairs,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class EdgeList:
+class EdgeList(TokenPairs):
     """Bipartite query-key graphs, one per example and head.
 
     Rows are queries, flattened over (example, head, query); row ``r`` holds ``keys[row_ptr[r]:row_ptr[r + 1]]``.
@@ -108,7 +107,7 @@ class EdgeList:
         for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
             if mask is not None and not bool(mask[example, token].all()):
                 raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
-        if self.causal and bool((self.keys > query + n_keys - n_queries).any()):
+        if self.causal and bool((self.keys > query + self.offset).any()):
             raise SbmtError("edges to keys that are not later than the query", "one to a later key", "leave it out")
 
     @staticmethod
@@ -156,9 +155,9 @@ class EdgeList:
         return replace(edges, check=True) if causal or any(m is not None for m in (query_mask, key_mask)) else edges
 
     @property
-    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are to choose from."""
-        return self.query_mask, self.key_mask, self.causal
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where it is."""
+        return self.keys.device
 
     @property
     def n_edges(self) -> int:
@@ -170,18 +169,13 @@ class EdgeList:
         """Number of cells of the dense mask, padding included."""
         return prod(self.shape)
 
-    @cached_property
-    def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64; none to later keys if the mask is causal."""
-        return count_pairs(self.shape, *self.masks, self.row_ptr.device)
-
     def degrees(self) -> Int[Tensor, " rows"]:
         """Number of edges of each row."""
         return self.row_ptr.diff()
 
     def rows(self) -> Int[Tensor, " n_edges"]:
         """The flattened row of each edge."""
-        row = torch.arange(self.row_ptr.numel() - 1, device=self.keys.device)
+        row = torch.arange(self.row_ptr.numel() - 1, device=self.device)
         return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
 
     def key_rows(self) -> Int[Tensor, " n_edges"]:
@@ -205,7 +199,7 @@ class EdgeList:
 
     def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
         """The mask as a dense boolean tensor; O(n²) memory."""
-        mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.keys.device)
+        mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.device)
         mask[self.cells()] = True
         return mask.view(self.shape)
 
@@ -263,7 +257,7 @@ class EdgeList:
         batch, heads, n_queries, n_keys = self.shape
         reach, device = min(window // 2, n_keys - 1), self.keys.device
         query = torch.arange(n_queries, device=device)[:, None]
-        key = query + n_keys - n_queries + torch.arange(-reach, 1 if self.causal else reach + 1, device=device)
+        key = query + self.offset + torch.arange(-reach, 1 if self.causal else reach + 1, device=device)
         is_edge = ((key >= 0) & (key < n_keys)).expand(batch, heads, n_queries, -1)
         for mask, token in ((self.query_mask, query.expand_as(key)), (self.key_mask, key.clamp(0, n_keys - 1))):
             if mask is not None:
@@ -274,9 +268,9 @@ class EdgeList:
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
-        batch, heads, n_queries, n_keys = self.shape
-        offset = n_keys - n_queries if self.causal else 0
-        query = torch.arange(offset, offset + n_queries, device=self.keys.device).repeat(batch * heads)
+        batch, heads, n_queries, _ = self.shape
+        offset = self.offset if self.causal else 0
+        query = torch.arange(offset, offset + n_queries, device=self.device).repeat(batch * heads)
         return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
 
     def to(self, device: torch.device | str) -> "EdgeList":

@@ -1,5 +1,7 @@
 """Masks as plain tensors: which tokens are real, and the arithmetic of edge lists behind :class:`sbmt.EdgeList`."""
 
+from functools import cached_property
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -91,6 +93,31 @@ def share_of_pairs(
     if query_mask is None and key_mask is None and not causal:
         return totals / max(shape[2] * shape[3], 1)
     return totals / count_pairs(shape, query_mask, key_mask, causal, totals.device).clamp(min=1)[:, None]
+
+
+class TokenPairs:
+    """What edge lists and block models are about: all pairs of real tokens, but for later keys if they are causal."""
+
+    shape: tuple[int, int, int, int]
+    query_mask: Tensor | None
+    key_mask: Tensor | None
+    causal: bool
+    device: torch.device
+
+    @property
+    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
+        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are."""
+        return self.query_mask, self.key_mask, self.causal
+
+    @property
+    def offset(self) -> int:
+        """How many keys come before the first query's own, which matters to causal masks."""
+        return self.shape[3] - self.shape[2]
+
+    @cached_property
+    def n_pairs(self) -> Int[Tensor, " batch"]:
+        """Real query-key pairs of each example, int64; none to later keys if causal."""
+        return count_pairs(self.shape, *self.masks, self.device)
 
 
 def zero_padding(

@@ -39,9 +39,9 @@ def sliding_window(
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
     check_shape(shape)
-    masks = (mask.to(device) if isinstance(mask, Tensor) else mask for mask in (query_mask, key_mask))
+    queries, keys = (mask.to(device) if isinstance(mask, Tensor) else mask for mask in (query_mask, key_mask))
     nothing = torch.empty(0, dtype=torch.int64, device=device)
-    return EdgeList.from_cells(nothing, shape, *masks, causal).with_window(window)
+    return EdgeList.from_cells(nothing, shape, queries, keys, causal).with_window(window)
 
 
 def all_pairs(

@@ -14,7 +14,7 @@ from torch.library import Library, custom_op
 from sbmt.kernels.build import C_TYPES, compiler, library
 from sbmt.types import is_fake, not_compiled
 
-Count = int | torch.SymInt
+Count = Any  # int, or what stands for one where shapes are dynamic
 _KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels registered
 
 

@@ -15,8 +15,8 @@ from sbmt.attention.dispatch import (
     dropout_scale,
 )
 from sbmt.attention.inputs import EdgeTerms, GateRule
-from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density
-from sbmt.block_model.model import BlockModel, check_exploration, weigh_edges
+from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density, weigh_edges
+from sbmt.block_model.model import BlockModel, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, choose
 from sbmt.graph.patterns import all_pairs

@@ -132,7 +132,7 @@ def test_losses_of_layers_add_up():
     [
         (lambda: density_penalty([output([[0.0]], [[0.0]])], "exact"), "kind among 'sampled', 'expected', got 'exact'"),
         (lambda: density_penalty([]), "at least one attention output"),
-        (lambda: density_penalty(torch.zeros(2)), "attention outputs in a list, got Tensor"),
+        (lambda: density_penalty(torch.zeros(2)), "attention output in a list, got torch.float32"),
         (lambda: sampled_density(torch.ones(2, 2)), "edges as an EdgeList, got Tensor"),
         (lambda: sampled_density(edges_of_three_examples(), torch.ones(2)), "a floating-point gate of shape"),
         (lambda: check_learning("guess", None), "learning among 'straight_through', 'likelihood'"),

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, describe
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +60,14 @@ def is_fake(x: Tensor) -> bool:
 def is_traced(x: Tensor) -> bool:
     """Whether a compiler or exporter follows the operations on ``x``, whose numbers cannot be looked at then."""
     return torch.compiler.is_compiling() or is_fake(x)
+
+
+def check_floating(**tensors: Any) -> None:
+    """Raises SbmtError unless all are floating-point tensors."""
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            do = "convert it with .float(), or embed integer features first"
+            raise SbmtError(f"{name} as a floating-point tensor", describe(x), do)
 
 
 def check_untransformed(*tensors: Any) -> None:

@@ -17,7 +17,7 @@ from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import TokenPairs, check_causal, check_mask, zero_padding
 from sbmt.kernels.operators import can_run_on
 from sbmt.kernels.operators import edge_dot as edge_dot_by_kernel
-from sbmt.types import check_untransformed, full_precision, is_traced
+from sbmt.types import check_floating, check_untransformed, full_precision, is_traced
 
 Link = Literal["bilinear", "poisson"]
 LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clusters and tokens stay finite in float32
@@ -89,9 +89,7 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
         >>> gate.tolist(), p.grad.tolist()
         ([1.0, 1.0], [2.0, 5.0])
     """
-    if not isinstance(probability, Tensor) or not probability.is_floating_point():
-        do = "take those of BlockModel.edge_probability"
-        raise SbmtError("probabilities as a floating-point tensor", describe(probability), do)
+    check_floating(probability=probability)
     return 1 + (probability - probability.detach())  # the difference first: 1 + p − p may miss 1 by rounding
 
 
@@ -153,7 +151,8 @@ class BlockModel(TokenPairs):
         causal: bool = False,
     ) -> None:
         check_choice("link", link, Link)
-        query, block, key = _as_float(query_membership, block_matrix, key_membership)
+        check_floating(query_membership=query_membership, block_matrix=block_matrix, key_membership=key_membership)
+        query, block, key = _in_one_type(query_membership, block_matrix, key_membership)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
         self.shape = batch, heads, query.shape[2], key.shape[2]
         self.link: Link = link
@@ -344,12 +343,8 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
 
-def _as_float(*tensors: Tensor) -> list[Tensor]:
+def _in_one_type(*tensors: Tensor) -> list[Tensor]:
     """The tensors in one type: float64 if any of them has it, else float32."""
-    for name, tensor in zip(("query_membership", "block_matrix", "key_membership"), tensors, strict=True):
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-            do = "convert it with torch.as_tensor(…).float()"
-            raise SbmtError(f"{name} as a floating-point tensor", describe(tensor), do)
     if len({t.device for t in tensors}) > 1:
         raise SbmtError("memberships and block matrix on one device", [str(t.device) for t in tensors], "move them")
     check_untransformed(*tensors)

@@ -11,10 +11,9 @@ from sbmt.attention.dispatch import (
     check_attention_inputs,
     check_attention_settings,
     check_backend,
-    check_sink,
     dropout_scale,
 )
-from sbmt.attention.inputs import EdgeTerms, GateRule
+from sbmt.attention.inputs import EdgeTerms, GateRule, check_numbers
 from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density, weigh_edges
 from sbmt.block_model.model import BlockModel, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
@@ -93,8 +92,7 @@ def sbm_attention(
     check_attention_inputs(query, key, value, None if causal else chosen.window)
     check_attention_settings(chosen.gate_rule, chosen.window, chosen.dropout)
     check_learning(chosen.learning, chosen.edges_per_query)
-    if chosen.sink is not None:
-        check_sink(chosen.sink, query)
+    check_numbers("sink", chosen.sink, query.shape[1], query.device)
     choose("sampler", chosen.sampler, SAMPLERS)
     check_backend(chosen.backend, query.device)
     check_exploration(chosen.exploration)

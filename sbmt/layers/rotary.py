@@ -26,15 +26,11 @@ def rotate(x: Float[Tensor, "*axes n d"], base: float = BASE, first: int = 0) ->
     Angles, sines and cosines are float32 at least, whatever the type of ``x``, also under autocast: 16 bits cannot tell
     large positions apart.
 
-    Raises:
-        SbmtError: If d is odd.
-
     Cost: O(n · d) time and memory for each head.
 
     Source: Su, Lu, Pan, Murtadha, Wen and Liu (2021), "RoFormer: Enhanced Transformer with Rotary Position Embedding".
     """
     n, d = x.shape[-2:]
-    _check_even(d)
     dtype = torch.promote_types(x.dtype, torch.float32)
     slowness = torch.arange(0, d, 2, dtype=dtype, device=x.device) / d
     angle = torch.arange(first, first + n, dtype=dtype, device=x.device)[:, None] * base**-slowness  # n d/2
@@ -62,7 +58,9 @@ class RotaryPositions(nn.Module):
     def __init__(self, d_head: int, base: float = BASE) -> None:
         super().__init__()
         check_sizes(d_head=d_head)
-        _check_even(d_head)
+        if d_head % 2:
+            do = "change the width or the number of heads"
+            raise SbmtError("heads of even width for rotary positions", d_head, do)
         if not 1 < base < float("inf"):
             raise SbmtError("base > 1", base, f"{BASE:g} is usual")
         self.d_head, self.base = d_head, base
@@ -79,8 +77,3 @@ class RotaryPositions(nn.Module):
     def extra_repr(self) -> str:
         """The settings in one line."""
         return f"d_head={self.d_head}, base={self.base:g}"
-
-
-def _check_even(d_head: int) -> None:
-    if d_head % 2:
-        raise SbmtError("heads of even width for rotary positions", d_head, "change the width or the number of heads")

@@ -48,8 +48,8 @@ class StaticSBMAttention(SBMAttention):
     def reset_parameters(self) -> None:
         """Draws all parameters anew, as the constructor does."""
         super().reset_parameters()
-        for table in (getattr(self, name, None) for name in ("query_positions", "key_positions")):
-            if table is not None:  # the constructor makes them after the others
+        for name, table in self.named_parameters(recurse=False):
+            if name.endswith("_positions"):  # which the constructor makes after the others
                 nn.init.normal_(table)
 
     def block_model(
@@ -68,9 +68,7 @@ class StaticSBMAttention(SBMAttention):
             table[None, :, : x.shape[2]] for table, x in ((self.query_positions, query), (self.key_positions, key))
         )
         once = self._infer(query_table, key_table, None, None)
-        queries, keys = (
-            membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
-        )
+        queries, keys = (x.expand(query.shape[0], -1, -1, -1) for x in (once.query_membership, once.key_membership))
         return BlockModel(queries, once.block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
     def extra_repr(self) -> str:

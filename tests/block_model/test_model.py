@@ -255,7 +255,7 @@ def test_extra_keys_out_of_range_are_refused(per_query):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("probability", [[0.5], torch.ones(2, dtype=torch.int64)])
 def test_a_gate_needs_floating_point_probabilities(probability):
-    with pytest.raises(SbmtError, match="probabilities as a floating-point tensor"):
+    with pytest.raises(SbmtError, match="probability as a floating-point tensor"):
         straight_through_gate(probability)
 
 

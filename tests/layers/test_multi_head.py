@@ -105,7 +105,7 @@ def test_weights_are_left_out_on_request():
 def test_a_seed_gives_torchs_weights():
     torch.manual_seed(3)
     theirs = nn.MultiheadAttention(D_MODEL, N_HEADS, batch_first=True).double().state_dict()
-    ours = make(3, batch_first=True, kdim=D_MODEL, device="cpu", dtype=torch.float32).state_dict()
+    ours = make(3, batch_first=True, device="cpu", dtype=torch.float32).state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 

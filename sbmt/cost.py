@@ -123,15 +123,14 @@ def _cost_of_attention(layer: Any, n: int) -> tuple[tuple[Part, ...], dict[str, 
     elif isinstance(layer, SBMAttention):
         is_crossed = layer.membership == "crossed"
         sizes |= {"g": layer.n_groups, "s": layer.clusters.shape[1] // (2 * layer.n_groups)}
-        per = "h" if name == "sbm_static" else "b·h"  # positions are the same in all examples
-        parts = _crossed_parts(layer) if is_crossed else _sbm_parts(layer, per)
+        parts = _crossed_parts(layer) if is_crossed else _sbm_parts(layer)
     if getattr(layer, "window", None) is not None:
         parts += (Part("union with the window", elementwise="m"),)
     return ((*parts, *_edge_parts(layer.backend)) if hasattr(layer, "backend") else parts), sizes
 
 
-def _sbm_parts(layer: SBMAttention, per: str) -> tuple[Part, ...]:
-    """The block model and the draw; memberships are computed per example and head, or per head."""
+def _sbm_parts(layer: SBMAttention) -> tuple[Part, ...]:
+    """The block model and the draw."""
     is_linear, is_fitted = layer.link == "bilinear", layer.learning == "likelihood"
     rates, draws = Part("sampling: rates T = Q̂ S", "2·b·h·n·k²"), "sampling: draws"
     samplers = {  # repeated draws, and the products that settle an edge in doubt, are not counted
@@ -140,8 +139,8 @@ def _sbm_parts(layer: SBMAttention, per: str) -> tuple[Part, ...]:
         "bernoulli": (rates, Part("sampling: every pair", "2·b·h·n²·k", "3·b·h·n²")),
     }
     parts = [
-        Part("memberships: MLP of Q and K", f"8·{per}·n·d²", f"6·{per}·n·d"),
-        Part("memberships: products with C", f"4·{per}·n·k·d", f"2·{per}·n·k"),
+        Part("memberships: MLP of Q and K", "8·b·h·n·d²", "6·b·h·n·d"),
+        Part("memberships: products with C", "4·b·h·n·k·d", "2·b·h·n·k"),
         Part("block matrix", "2·h·k²·d", f"{5 if is_linear else 3}·h·k²"),
         *choose("sampler whose cost is known", layer.sampler, samplers),
     ]

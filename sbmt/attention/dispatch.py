@@ -41,16 +41,13 @@ def attend_by_rows(
 
     16-bit inputs are converted to float32. Differentiable once. Cost: O(edges · d) time, O(edges + n · d) memory.
     """
-    if query.device.type != "cpu" or edges.keys.device.type != "cpu":
-        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
+    if query.device.type != "cpu":
+        raise SbmtError('tensors on the CPU for backend="cpu"', f"a query on {query.device}", 'use backend="auto"')
     check_untransformed(query, key, value, *(t for t in terms if isinstance(t, Tensor)))
-    dtype = accumulator(value)
-    query, key, values = (x.to(dtype) for x in (query, key, value))
-    bias, gate, sink, scale = (
-        None if t is None else t.to(dtype) for t in (terms.bias, terms.gate, terms.sink, terms.weight_scale)
-    )
+    given = query, key, value, terms.bias, terms.gate, terms.sink, terms.weight_scale
+    numbers = (None if t is None else t.to(accumulator(value)) for t in given)
     rules = terms.gate_rule == "score", terms.return_weights
-    out, weights = attend(query, key, values, bias, gate, sink, scale, edges.row_ptr, edges.keys, *rules)
+    out, weights = attend(*numbers, edges.row_ptr, edges.keys, *rules)
     return out.to(value.dtype), weights
 
 
@@ -216,7 +213,7 @@ def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int
     else:
         rows = edges.rows()
         graph = rows // n_queries
-        address = (graph // heads + first_example, graph % heads, rows % n_queries, edges.keys)
+        address = graph // heads + first_example, graph % heads, rows % n_queries, edges.keys
         uniform = to_uniform(edge_words(seed, Purpose.CELL, *address))
     return (uniform >= dropout).to(dtype) / (1 - dropout)
 

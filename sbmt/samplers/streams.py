@@ -1,4 +1,4 @@
-"""What the samplers share: rates in float64, the addresses of random streams, and drawing by weight."""
+"""What the samplers share: block models in float64, the addresses of random streams, and drawing by weight."""
 
 import torch
 from jaxtyping import Float, Int
@@ -15,15 +15,12 @@ def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: i
     return graph // heads + first_example, graph % heads, rows % n_queries
 
 
-def rates_in_float64(block_model: BlockModel, exploration: float) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockModel.rate_factors` in float64, so that rounding errors are far too small to show in the draws."""
-    query, block, key = (
-        t.detach().double()
-        for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
-    )
+def in_float64(block_model: BlockModel) -> BlockModel:
+    """The same block model in float64, so that rounding errors are far too small to show in the draws."""
+    tensors = block_model.query_membership, block_model.block_matrix, block_model.key_membership
+    query, block, key = (x.detach().double() for x in tensors)
     query_mask, key_mask, causal = block_model.masks
-    twin = BlockModel(query, block, key, query_mask, key_mask, block_model.link, causal)
-    return twin.rate_factors(exploration)
+    return BlockModel(query, block, key, query_mask, key_mask, block_model.link, causal)
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:

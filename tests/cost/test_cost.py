@@ -35,7 +35,6 @@ SETTINGS = [
     ("sbm", {"n_clusters": 8, "preset": "fitted"}),
     ("sbm", {"n_clusters": 64, "preset": "fitted"}),
     ("sbm", {"n_clusters": 6, "backend": "dense"}),
-    ("sbm_static", {"n_clusters": 6, "n_positions": N}),
     ("random_mask", {"mask_density": 0.1}),
     ("random_mask", {"mask_density": 0.1, "window": 6}),
 ]
@@ -182,7 +181,7 @@ def test_a_pair_costs_what_arithmetic_takes(name):
 
 
 def test_every_attention_of_the_library_is_counted():
-    assert {*FORMULAS, "sbm", "sbm_static"} == RESERVED == {name for name, _ in SETTINGS}
+    assert {*FORMULAS, "sbm"} == RESERVED == {name for name, _ in SETTINGS}
 
 
 @pytest.mark.parametrize(

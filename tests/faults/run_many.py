@@ -37,7 +37,6 @@ SBM |= {
 }
 ATTENTIONS = {
     "sbm": SBM,
-    "sbm_static": SBM | {"n_positions": (LONGEST,)},
     "full": {"is_log_scaled": (False, True)},
     "linear": {},
     "linformer": {"n_positions": (LONGEST,), "n_projected": (1, 2, 9)},

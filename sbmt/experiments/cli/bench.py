@@ -57,8 +57,8 @@ def cost(
     attention: Annotated[
         list[str] | None,
         typer.Option(
-            help="full-fused, linear, reformer, routing, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
-            "sbm-static or random-mask, or one of your own; repeat it for several; all if left out"
+            help="full-fused, linear, reformer, routing, performer, linformer, nystromformer, sbm, sbm-algorithm-1 "
+            "or random-mask, or one of your own; repeat it for several; all if left out"
         ),
     ] = None,
     length: Annotated[

@@ -276,7 +276,6 @@ STUDIES = {
             (
                 *(replace(trial, n_seeds=n) for trial, n in ((FULL, 5), (SBM, 5), (NO_LOOPS, 2), (RANDOM_EQUAL, 2))),
                 ALGORITHM_1,
-                _trial("sbm-static", "SBM by position", attention="sbm_static", self_loops=True),
                 *_baselines(64, 16, 16),
                 _trial("nystromformer-64", "Nyströmformer, 64", attention="nystromformer", n_landmarks=64),
             ),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from sbmt.attention import EdgeAttention, edge_attention
+from sbmt.attention import edge_attention
+from sbmt.attention.message_passing import EdgeAttention
 from sbmt.baselines import NystromAttention
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError

@@ -51,7 +51,7 @@ def check_decoding(module: Any, *masks: Tensor | None) -> None:
     if not getattr(module, "causal", False):
         raise SbmtError("a causal attention with a cache", type(module).__name__, "build it with causal=True")
     if module.training or torch.is_grad_enabled():
-        got = "training" if module.training else "gradients on"
+        got = "training mode" if module.training else "gradients on"
         raise SbmtError("eval mode and torch.no_grad() with a cache", got, "call eval(), or leave the cache out")
     if any(mask is not None for mask in masks):
         raise SbmtError("no padding with a cache", "a mask", "decode sequences of one length together")

@@ -17,7 +17,7 @@ from sbmt.attention.inputs import EdgeTerms, GateRule, check_terms
 from sbmt.attention.slots import attend_in_slots
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
-from sbmt.graph.edges import EdgeList, check_window
+from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import check_as_many_keys
 from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
 from sbmt.types import accumulator, check_floating, check_untransformed
@@ -167,7 +167,8 @@ def edge_attention(
         raise SbmtError(f"edges on {query.device}, as the query", edges.device, "move them with .to(…)")
     terms = EdgeTerms(gate, gate_rule, bias, sink, None, return_weights)
     check_terms(terms, edges.n_edges, query.shape[1], query.device)
-    check_attention_settings(gate_rule, None, dropout)
+    check_choice("gate_rule", gate_rule, GateRule)
+    check_dropout(dropout)
     check_backend(backend, query.device)
     if dropout:
         scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype)
@@ -248,14 +249,6 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
         raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
     if window is not None:
         check_as_many_keys((*query.shape[:3], key.shape[2]))
-
-
-def check_attention_settings(gate_rule: GateRule, window: int | None, dropout: float) -> None:
-    """Raises SbmtError unless the gate rule is known, the window an integer ≥ 0 or None, and 0 ≤ dropout < 1."""
-    check_choice("gate_rule", gate_rule, GateRule)
-    if window is not None:
-        check_window(window)
-    check_dropout(dropout)
 
 
 def check_dropout(dropout: float) -> None:

@@ -79,9 +79,9 @@ class EdgeAttention(MessagePassing):
         self, query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
         """:meth:`forward` without its checks: what targets receive, and the weights. A sink is one per target."""
-        size, ends = (key.shape[0], query.shape[0]), {"query": (None, query), "key": (key, None)}
-        given = {"gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
-        weights: Tensor = self.edge_updater(edge_index, size=size, **ends, **given)
+        size = key.shape[0], query.shape[0]
+        given = {"query": (None, query), "key": (key, None), "gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
+        weights: Tensor = self.edge_updater(edge_index, size=size, **given)
         scaled = weights if terms.weight_scale is None else weights * terms.weight_scale
         out: Tensor = self.propagate(edge_index, size=size, value=(value, None), weights=scaled)
         return out.to(value.dtype), weights

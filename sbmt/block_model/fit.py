@@ -110,9 +110,8 @@ class _UnitGradient(torch.autograd.Function):
 def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
     """The tensor itself, whose gradient is scaled to length 1 for each head.
 
-    Rates are exponentials, so the gradient of the fit grows by a factor of a thousand in rare steps. Optimisers that
-    scale by a long mean of squares, as Adam does by default, would then stand still for hundreds of steps. The
-    direction stays, and so does the optimum.
+    Rates are exponentials, so in rare steps the gradient of the fit grows by a factor of a thousand, after which Adam
+    would stand still for hundreds of steps. The direction stays, and so does the optimum.
 
     Example:
         >>> x = torch.ones(2, 2, requires_grad=True)
@@ -128,12 +127,13 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     """Raises SbmtError unless the name is known, and c > 0 is given where and only where it is needed."""
     check_choice("learning", learning, Learning)
-    if learning == "straight_through":
-        if edges_per_query is not None:
-            do = "leave it out, or name that way of learning too"
-            raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
-    elif edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
-        raise SbmtError("edges_per_query > 0 with learning='likelihood'", describe(edges_per_query), "16 is a start")
+    if learning == "likelihood":
+        if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
+            expected = "edges_per_query > 0 with learning='likelihood'"
+            raise SbmtError(expected, describe(edges_per_query), "16 is a start")
+    elif edges_per_query is not None:
+        do = "leave it out, or name that way of learning too"
+        raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
 
 
 def fit_loss(

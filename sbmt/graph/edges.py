@@ -275,9 +275,9 @@ class EdgeList(TokenPairs):
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
-        given = self.query_mask, self.key_mask, self.multiplicity
-        queries, keys, many = (None if t is None else t.to(device) for t in given)
-        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, queries, keys, self.causal, many)
+        names = ("row_ptr", "keys", "query_mask", "key_mask", "multiplicity")
+        parts = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: part.to(device) for name, part in parts.items() if part is not None}, check=False)
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges}{', causal' * self.causal})"

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, describe
 
+Shape = tuple[int, int, int, int]
+"""``(batch, heads, n_queries, n_keys)``."""
+
 
 def check_shape(shape: object) -> None:
     """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
@@ -18,17 +21,10 @@ def check_shape(shape: object) -> None:
 
 
 def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
-    """``mask`` expanded to ``(batch, n)``.
-
-    Args:
-        name: What the error message calls the mask.
-        mask: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
-        batch: Number of examples.
-        n: Number of tokens.
-        device: The device that the mask must be on; None = any.
+    """``mask`` expanded to ``(batch, n)``: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
 
     Raises:
-        SbmtError: If the mask is not boolean, cannot be expanded, or is on another device.
+        SbmtError: If the mask is not boolean, cannot be expanded, or is on another device; None stands for any.
     """
     if mask is None:
         return None
@@ -42,7 +38,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     return mask.expand(batch, n)
 
 
-def check_as_many_keys(shape: tuple[int, int, int, int], causal: bool = False) -> None:
+def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
     """Raises SbmtError unless queries and keys can be the same tokens: as many, or the last ones if causal."""
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
@@ -50,7 +46,7 @@ def check_as_many_keys(shape: tuple[int, int, int, int], causal: bool = False) -
         raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
 
 
-def check_causal(shape: tuple[int, int, int, int], causal: bool) -> None:
+def check_causal(shape: Shape, causal: bool) -> None:
     """Raises SbmtError unless the mask is not causal, or no query stands before all keys.
 
     Where there are fewer queries than keys, they are the last ones: query i stands at position i + n_keys - n_queries.
@@ -63,11 +59,7 @@ def check_causal(shape: tuple[int, int, int, int], causal: bool) -> None:
 
 
 def count_pairs(
-    shape: tuple[int, int, int, int],
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    causal: bool,
-    device: torch.device,
+    shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool, device: torch.device
 ) -> Int[Tensor, " batch"]:
     """Real query-key pairs of each example, int64; with ``causal`` those whose key is not later than the query."""
     batch, _, n_queries, n_keys = shape
@@ -81,11 +73,7 @@ def count_pairs(
 
 
 def share_of_pairs(
-    totals: Tensor,
-    shape: tuple[int, int, int, int],
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    causal: bool = False,
+    totals: Tensor, shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool = False
 ) -> Float[Tensor, "batch heads"]:
     """What is summed up in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
     if not totals.is_floating_point():
@@ -98,7 +86,7 @@ def share_of_pairs(
 class TokenPairs:
     """What edge lists and block models are about: all pairs of real tokens, but for later keys if they are causal."""
 
-    shape: tuple[int, int, int, int]
+    shape: Shape
     query_mask: Tensor | None
     key_mask: Tensor | None
     causal: bool

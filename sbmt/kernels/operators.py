@@ -31,11 +31,9 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
-    """Ranges of rows, at most one for each thread, that cost about the same; one alone where all cost little.
+    """Ranges of rows, at most one for each thread, that cost about the same, and at least so much.
 
-    Args:
-        costs: What the rows cost up to each of them, ascending from 0: one number more than rows.
-        least: A range costs at least so much.
+    ``costs`` is what the rows cost up to each of them, ascending from 0: one number more than rows.
     """
     n_rows = costs.numel() - 1
     number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
@@ -56,12 +54,9 @@ def by_number(number: Count, cost: Count) -> Tensor:
 
 
 def call(name: str, costs: Tensor, *arguments: Any) -> None:
-    """Calls the loop ``name`` of :file:`loops/loops.h` on ranges of rows, or does nothing with tensors without numbers.
+    """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no numbers.
 
-    Args:
-        name: Its name.
-        costs: What its rows cost, see :func:`ranges_of`.
-        arguments: What follows the ranges: tuples for structs, and contiguous tensors for what it writes to.
+    What follows the ranges are tuples for structs, and contiguous tensors for what the loop writes to.
     """
     if not any(is_fake(x) for x in _tensors(arguments)):
         _run(name, ranges_of(costs), *arguments)

@@ -6,18 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dispatch import (
-    attend_along,
-    check_attention_inputs,
-    check_attention_settings,
-    check_backend,
-    dropout_scale,
-)
+from sbmt.attention.dispatch import attend_along, check_attention_inputs, check_backend, check_dropout, dropout_scale
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_numbers
 from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density, weigh_edges
 from sbmt.block_model.model import BlockModel, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.graph.edges import check_window
 from sbmt.graph.patterns import all_pairs
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
@@ -49,6 +44,17 @@ class MaskSettings(NamedTuple):
     reweight: bool = False
     sink: Tensor | None = None
     is_dense: bool = False
+
+    def check(self, device: torch.device | None = None) -> None:
+        """Raises SbmtError unless all names are known, all numbers are in range, and the device has the backend."""
+        choose("sampler", self.sampler, SAMPLERS)
+        check_choice("gate_rule", self.gate_rule, GateRule)
+        if self.window is not None:
+            check_window(self.window)
+        check_dropout(self.dropout)
+        check_backend(self.backend, device)
+        check_learning(self.learning, self.edges_per_query)
+        check_exploration(self.exploration)
 
 
 def sbm_attention(
@@ -88,16 +94,11 @@ def sbm_attention(
     if unknown := [name for name in settings if name not in MaskSettings._fields]:
         raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "leave it out")
     chosen = MaskSettings(**settings)
-    causal = isinstance(block_model, BlockModel) and block_model.causal
-    check_attention_inputs(query, key, value, None if causal else chosen.window)
-    check_attention_settings(chosen.gate_rule, chosen.window, chosen.dropout)
-    check_learning(chosen.learning, chosen.edges_per_query)
-    check_numbers("sink", chosen.sink, query.shape[1], query.device)
-    choose("sampler", chosen.sampler, SAMPLERS)
-    check_backend(chosen.backend, query.device)
-    check_exploration(chosen.exploration)
     if not isinstance(block_model, BlockModel):
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
+    check_attention_inputs(query, key, value, None if block_model.causal else chosen.window)
+    chosen.check(query.device)
+    check_numbers("sink", chosen.sink, query.shape[1], query.device)
     expected = (*query.shape[:3], key.shape[2])
     if block_model.shape != expected or block_model.device != query.device:
         got = f"{block_model.shape} on {block_model.device}"
@@ -126,9 +127,7 @@ def attend_through(
         edges = all_pairs(block_model.shape, *block_model.masks, device=query.device)
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
-    scale = None
-    if dropout:
-        scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype)
+    scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype) if dropout else None
 
     gate = bias = rate = None
     is_near = None if window is None else edges.is_near(window)

@@ -11,16 +11,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.attention.cache import Cache, check_decoding
-from sbmt.attention.dispatch import check_attention_inputs, check_attention_settings, check_backend
+from sbmt.attention.dispatch import check_attention_inputs
 from sbmt.attention.inputs import GateRule
 from sbmt.block_model.crossed import CrossedModel, part_memberships
-from sbmt.block_model.fit import Learning, check_learning, unit_gradient
-from sbmt.block_model.model import BlockModel, ExtraKeys, Link, check_exploration
-from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.block_model.fit import Learning, unit_gradient
+from sbmt.block_model.model import BlockModel, ExtraKeys, Link
+from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.decoding import attend_next
 from sbmt.layers.functional import MaskSettings, attend_through
-from sbmt.samplers import SAMPLERS
 from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
 
 Membership = Literal["sigmoid", "crossed"]
@@ -133,15 +132,11 @@ class SBMAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
-        choose("sampler", sampler, SAMPLERS)
-        check_attention_settings(gate_rule, window, dropout)
         check_choice("link", link, Link)
         check_choice("membership", membership, Membership)
         check_causal((1, 1, 1, 1), causal)
-        check_learning(learning, edges_per_query)
-        if not isinstance(exploration, ExtraKeys):
-            check_exploration(exploration)
-        check_backend(backend)
+        delta = 0.0 if isinstance(exploration, ExtraKeys) else exploration  # which has checked itself
+        MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query).check()
         is_crossed = membership == "crossed"
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         if is_crossed and link != "poisson":
@@ -202,10 +197,6 @@ class SBMAttention(nn.Module):
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         if self.learning == "likelihood":
             query, key = query.detach(), key.detach()
-        return self._infer(query, key, query_mask, key_mask)
-
-    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
-        """The block model of these tokens, with gradients to them."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query.shape[2], key.shape[2])
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)

@@ -56,12 +56,8 @@ def poisson_cells(
 ) -> Int[Tensor, " n_draws"]:
     """The cells that a Poisson number of draws in each graph hit, in any order and with repeats.
 
-    Args:
-        query: Memberships; a draw from cluster u takes query i with probability ∝ ``query[i, u]``.
-        rate: The expected number of draws of each pair (u, v) of clusters, or of each cluster u = v.
-        key: Memberships of keys.
-        seed: Seed of the random numbers.
-        first_example: Number of the batch's first example.
+    ``rate`` is the expected number of draws of each pair (u, v) of clusters, or of each cluster u = v. Such a draw
+    takes query i with probability ∝ ``query[i, u]`` and key j with probability ∝ ``key[j, v]``.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device

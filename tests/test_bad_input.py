@@ -223,8 +223,8 @@ NODES, ARCS = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (dict(query=NODES.long()), "query as a floating-point tensor .*int64"),
-        (dict(key=NODES[None]), "key as a floating-point tensor"),
+        (dict(query=NODES.long()), "query as a floating-point tensor, got torch.int64"),
+        (dict(key=NODES[None]), r"\(nodes, width\), got .*key \(1, 3, 4\)"),
         (dict(value=NODES[:2]), "as many values as keys"),
         (dict(query=NODES[:, :2]), "keys as wide as queries"),
         (dict(edge_index=ARCS.int()), "edge_index as an int64 tensor"),

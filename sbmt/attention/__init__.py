@@ -1,4 +1,4 @@
-"""Attends along edges: one meaning, several backends."""
+"""Attention along edges: one meaning, several backends."""
 
 from sbmt.attention.dispatch import available_backends, edge_attention
 from sbmt.attention.inputs import EdgeTerms

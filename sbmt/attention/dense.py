@@ -7,15 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from sbmt.attention.inputs import EdgeTerms
+from sbmt.attention.inputs import Attended, EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
 from sbmt.types import accumulator
 
 
-def attend_dense(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_dense(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Masked softmax attention over all pairs. O(n² d) time, O(n²) memory; see :func:`sbmt.edge_attention`."""
 
     def spread(per_edge: Tensor, elsewhere: float) -> Tensor:
@@ -49,9 +47,7 @@ def is_fusible(edges: EdgeList, terms: EdgeTerms) -> bool:
     return edges.n_edges > 0 and terms.gate is None and terms.weight_scale is None and not terms.return_weights
 
 
-def attend_fused(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_fused(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """:func:`torch.nn.functional.scaled_dot_product_attention` under the mask, where it :func:`is_fusible`.
 
     A bias and a sink, which is a key of zeros with a value of zeros, enter as numbers that the kernel adds to scores.

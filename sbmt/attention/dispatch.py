@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.attention.dense import attend_dense, attend_fused, is_fusible
-from sbmt.attention.inputs import EdgeTerms, GateRule, check_terms
+from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
 from sbmt.attention.slots import attend_in_slots
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
@@ -22,21 +22,17 @@ from sbmt.graph.masks import check_as_many_keys
 from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
 from sbmt.types import accumulator, check_floating, check_untransformed
 
-Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]
+Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], Attended]
 
 
-def _attend_by_messages(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def _attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Imports PyTorch Geometric, which takes longer than torch, when it is first needed."""
     from sbmt.attention.message_passing import attend_by_messages
 
     return attend_by_messages(query, key, value, edges, terms)
 
 
-def attend_by_rows(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Compiled loops over CSR rows, which compute scores again in the backward pass; see :func:`edge_attention`.
 
     16-bit inputs are converted to float32. Differentiable once. Cost: O(edges · d) time, O(edges + n · d) memory.
@@ -179,7 +175,7 @@ def edge_attention(
 
 def attend_along(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
-) -> tuple[Tensor, Tensor | None]:
+) -> Attended:
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges, terms) if backend == "auto" else backend
     values, weights = BACKENDS[name](query, key, value, edges, terms)
@@ -206,7 +202,7 @@ def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
     """What each edge's weight is multiplied by: 0 with probability ``dropout``, else 1 / (1 − ``dropout``).
 
-    An edge's number depends on its cell alone: it is the same whatever else is in the mask, and on every device.
+    It depends on the edge's cell alone: it is the same whatever else is in the mask, and on every device.
     """
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):

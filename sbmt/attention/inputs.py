@@ -12,6 +12,9 @@ GateRule = Literal["score", "weight"]
 """What a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate · exp(s), as in
 the released code."""
 
+Attended = tuple[Tensor, Tensor | None]
+"""Values of queries, and the weights of edges after the softmax if they are wanted."""
+
 
 class EdgeTerms(NamedTuple):
     """What enters attention besides tokens and edges; all that is per edge stands in EdgeList order.

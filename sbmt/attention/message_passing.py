@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-from sbmt.attention.inputs import EdgeTerms, GateRule, check_terms
+from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
 from sbmt.errors import SbmtError, check_choice, describe
 from sbmt.graph.edges import EdgeList
 from sbmt.types import accumulator, check_floating
@@ -130,9 +130,7 @@ def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -
             raise SbmtError(f"{what} in [0, {n})", got, do)
 
 
-def attend_by_messages(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
     if terms.sink is not None:
         terms = terms._replace(sink=terms.sink[:, None].expand(edges.shape[:3]).flatten())

@@ -198,9 +198,7 @@ def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
         >>> bool(auxiliary_loss([attention(x, x, x)]) != 0)
         True
     """
-    attention = getattr(outputs, "attention", outputs)
-    if isinstance(attention, AttentionOutput):
-        attention = [attention]
+    attention = [outputs] if isinstance(outputs, AttentionOutput) else getattr(outputs, "attention", outputs)
     if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):
         raise SbmtError("the output of a model", type(outputs).__name__, "pass what its forward returned")
     first, *rest = (output.auxiliary_loss for output in attention)

@@ -1,7 +1,7 @@
 """The sampled mask as a list of edges, in compressed sparse rows.
 
-This is the library's central data structure: samplers return an :class:`EdgeList`, and attention follows it. It needs
-only its neighbour, the plain tensors of :mod:`sbmt.graph.masks`, so it is a good place to start reading.
+Samplers return an :class:`EdgeList`, and attention follows it. It needs only the plain tensors of
+:mod:`sbmt.graph.masks`, so it is a good place to start reading.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,6 @@ from sbmt.graph.masks import (
     check_causal,
     check_mask,
     check_shape,
-    first_of_rows,
     merge,
     share_of_pairs,
 )
@@ -126,7 +125,7 @@ class EdgeList(TokenPairs):
             raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), do)
         if cells.numel() and int(cells[0]) < 0:
             raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
-        row_ptr = first_of_rows(cells, prod(shape[:3]), shape[3])
+        row_ptr = torch.searchsorted(cells, shape[3] * torch.arange(prod(shape[:3]) + 1, device=cells.device))
         return EdgeList(row_ptr, cells % shape[3], shape, query_mask, key_mask, causal, multiplicity)
 
     @staticmethod
@@ -216,8 +215,7 @@ class EdgeList(TokenPairs):
         from scipy.sparse import csr_array
 
         batch, heads, n_queries, n_keys = self.shape
-        is_there = [isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))]
-        if not all(is_there):
+        if not all(isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))):
             raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "pick one that exists")
         first = (example * heads + head) * n_queries
         row_ptr = self.row_ptr[first : first + n_queries + 1].cpu()

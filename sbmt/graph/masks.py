@@ -47,10 +47,7 @@ def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
 
 
 def check_causal(shape: Shape, causal: bool) -> None:
-    """Raises SbmtError unless the mask is not causal, or no query stands before all keys.
-
-    Where there are fewer queries than keys, they are the last ones: query i stands at position i + n_keys - n_queries.
-    """
+    """Raises SbmtError on more queries than keys in a causal mask, whose queries stand where the last keys do."""
     if not isinstance(causal, bool):
         raise SbmtError("causal as True or False", describe(causal), "True lets no query read a later key")
     if causal and shape[2] > shape[3]:
@@ -116,11 +113,6 @@ def zero_padding(
     Multiplying by a weight of zero would not do: 0 · NaN is NaN.
     """
     return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)
-
-
-def first_of_rows(cells: Int[Tensor, " n"], n_rows: int, n_keys: int) -> Int[Tensor, " rows_plus_1"]:
-    """``row_ptr`` of ascending cells. Cost: O(n · log(edges)), without any wait for a GPU."""
-    return torch.searchsorted(cells, n_keys * torch.arange(n_rows + 1, device=cells.device))
 
 
 def merge(first: Int[Tensor, " n"], second: Int[Tensor, " m"]) -> Int[Tensor, " n_edges"]:

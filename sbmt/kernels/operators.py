@@ -235,8 +235,7 @@ def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, T
 
 
 part_memberships.register_autograd(
-    lambda ctx, _, grad: part_memberships_backward(grad, *ctx.saved_tensors, ctx.size),
-    setup_context=_save_memberships,
+    lambda ctx, _, grad: part_memberships_backward(grad, *ctx.saved_tensors, ctx.size), setup_context=_save_memberships
 )
 
 

@@ -1,4 +1,4 @@
-"""SBM attention as a function: draw edges from a block model, gate or reweight them, and attend along them."""
+"""SBM attention as functions: draw edges from a block model, gate or reweight them, and attend along them."""
 
 from typing import Any, NamedTuple
 
@@ -6,14 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import attend_along, check_attention_inputs, check_backend, check_dropout, dropout_scale
 from sbmt.attention.inputs import EdgeTerms, GateRule, check_numbers
+from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density, weigh_edges
-from sbmt.block_model.model import BlockModel, check_exploration
+from sbmt.block_model.model import BlockModel, check_exploration, probability, reweighting_bias
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, check_choice, choose
-from sbmt.graph.edges import check_window
+from sbmt.graph.edges import EdgeList, check_window, reach_of
 from sbmt.graph.patterns import all_pairs
+from sbmt.kernels.operators import can_run_on, draw_next, edge_rate, remember
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
 
@@ -153,3 +156,38 @@ def attend_through(
         loss = fit_loss(block_model, edges, rate, weights, c, exploration, is_near)
     density = edges.density() if gate is None else sampled_density(edges, gate)
     return AttentionOutput(values, density, expected, edges if return_edges else None, loss)
+
+
+def attend_next(
+    layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: torch.Generator | None
+) -> AttentionOutput | None:
+    """Attention of an SBM layer's new tokens to those so far, from crossed memberships that the cache keeps by cluster.
+
+    None where it does not apply: for other memberships and samplers, and where there are no compiled loops.
+
+    Cost: O(edges · d + √k (d + groups)) a token and head, whatever the length of the context, but for the search within
+    a cluster, which takes the logarithm of it.
+    """
+    if layer.membership != "crossed" or layer.sampler != "exact" or not can_run_on(query.device):
+        return None
+    model = layer.block_model(query, key)
+    assert isinstance(model, CrossedModel)
+    query_part, query_weight, blocks, new_part, new_weight = model.factors
+    key, value, part, weight = cache.append(key, value, new_part, new_weight)
+    if cache.kept is None:
+        cache.kept = remember(query.shape[0], query.shape[1], blocks), blocks
+    kept, blocks = cache.kept  # before any training, rates depend on the number of keys: let the first call decide
+    offset, reach = cache.length - query.shape[2], reach_of(layer.window)
+    factors = query_part, query_weight, blocks, part, weight
+    first_example = number_examples(0, query.shape[0])
+    row_ptr, keys = draw_next(kept, *factors, offset, draw_seed(generator), first_example, reach)
+    edges = EdgeList(row_ptr, keys, (*query.shape[:3], key.shape[2]))
+    bias = None
+    if layer.reweight:
+        drawn_with = probability("poisson", edge_rate(*factors, row_ptr, keys))
+        place = offset + edges.rows() % query.shape[2]
+        bias = reweighting_bias(drawn_with.masked_fill(place - keys <= reach, 1.0))
+    values, _ = attend_along(query, key, value, edges, EdgeTerms(bias=bias, sink=layer.sink), layer.backend)
+    n_visible = torch.arange(offset + 1, cache.length + 1, device=query.device).sum()
+    density = edges.degrees().view(edges.shape[:3]).sum(2) / n_visible
+    return AttentionOutput(values, density, density, edges)

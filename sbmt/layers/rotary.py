@@ -59,7 +59,6 @@ class RotaryPositions(nn.Module):
         if d_head % 2:
             do = "change the width or the number of heads"
             raise SbmtError("heads of even width for rotary positions", d_head, do)
-        self.d_head = d_head
 
     def forward(
         self,
@@ -69,7 +68,3 @@ class RotaryPositions(nn.Module):
     ) -> tuple[Float[Tensor, "batch heads n_queries d"], Float[Tensor, "batch heads n_keys d"]]:
         """Returns both, turned by positions that count from ``first``."""
         return rotate(query, first), rotate(key, first)
-
-    def extra_repr(self) -> str:
-        """The settings in one line."""
-        return f"d_head={self.d_head}"

@@ -18,8 +18,7 @@ from sbmt.block_model.fit import Learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
-from sbmt.layers.decoding import attend_next
-from sbmt.layers.functional import MaskSettings, attend_through
+from sbmt.layers.functional import MaskSettings, attend_next, attend_through
 from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
 
 Membership = Literal["sigmoid", "crossed"]
@@ -297,7 +296,7 @@ class SBMAttention(nn.Module):
             key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
         block_model = self.block_model(query, key, query_mask, key_mask)
         check_attention_inputs(query, key, value, None if self.causal else self.window)
-        settings = MaskSettings(**{name: getattr(self, name) for name in MaskSettings._fields})
+        settings = MaskSettings(*(getattr(self, name) for name in MaskSettings._fields))
         if not self.training:
             settings = settings._replace(exploration=0.0, dropout=0.0, is_dense=False)
         elif isinstance(self.exploration, ExtraKeys):
@@ -306,12 +305,11 @@ class SBMAttention(nn.Module):
         return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
-        n_heads, d_head = self.n_heads, self.d_head
         check_untransformed(query, key)
         check_floating(query=query, key=key)
         for name, tokens in (("query", query), ("key", key)):
-            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (n_heads, d_head):
-                expected = f"{name} of shape (batch, heads, n, d), none of them 0, {n_heads} heads of width {d_head}"
+            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (self.n_heads, self.d_head):
+                expected = f"{name} of shape (batch, {self.n_heads} heads, n, width {self.d_head}), none of them 0"
                 raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")
 
     def extra_repr(self) -> str:

@@ -74,8 +74,9 @@ class CausalLM(nn.Module):
         Returns:
             The beginnings and what follows them.
 
-        Masks are those of eval mode. Cost of a token, beyond the layers': that of
-        :func:`~sbmt.layers.decoding.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
+        Masks are those of eval mode. A token costs, beyond the layers, as much as
+        :func:`~sbmt.layers.functional.attend_next` with the preset ``"fitted"``, and otherwise in proportion to the
+        context.
 
         Raises:
             SbmtError: If an argument is out of range, or sequences grow beyond the encoder's ``max_length``.

@@ -10,14 +10,7 @@ from sbmt.counter_rng import Purpose, random_blocks, to_uniform
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
-from sbmt.samplers.streams import (
-    choose_by_weight,
-    cumulative_table,
-    in_float64,
-    poisson_quantile,
-    row_address,
-    within_row,
-)
+from sbmt.samplers.streams import choose_by_weight, cumulative_table, in_float64, in_rows, poisson_quantile, row_address
 
 MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
 
@@ -69,7 +62,7 @@ def poisson_cells(
     graphs = torch.arange(batch * heads, device=device)
     zero = torch.zeros_like(graphs)
     word = random_blocks(seed, Purpose.COUNT, graphs // heads + first_example, graphs % heads, zero, zero)[:, 0]
-    graph, draw = within_row(poisson_quantile(to_uniform(word), rate.sum(-1).flatten()))
+    graph, draw = in_rows(poisson_quantile(to_uniform(word), rate.sum(-1).flatten()))
 
     # Lines 6-10: clusters (U, V) ∝ B̄ *jointly*, then a query from column U of Ȳ and a key from column V of Z̄.
     address = (graph // heads + first_example, graph % heads, torch.zeros_like(graph), draw)
@@ -86,9 +79,7 @@ def causal_cells(
 ) -> Int[Tensor, " n_draws"]:
     r"""As :func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, for keys up to a query's own alone.
 
-    Each query draws on its own, from prefix sums of the keys: nothing that follows it has a say.
-
-    Cost: O(n k) for tables and O(log n) per edge drawn.
+    Each query draws on its own, from prefix sums of the keys. Cost: O(n k) for tables and O(log n) per edge drawn.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys = key.shape[2]
@@ -98,7 +89,7 @@ def causal_cells(
     row = torch.arange(batch * heads * n_queries, device=query.device)
     address = row_address(row, (batch, heads, n_queries, n_keys), first_example)
     word = random_blocks(seed, Purpose.COUNT, *address, torch.zeros_like(row))[:, 0]
-    row, draw = within_row(poisson_quantile(to_uniform(word), rates.sum(-1).flatten()))
+    row, draw = in_rows(poisson_quantile(to_uniform(word), rates.sum(-1).flatten()))
     example, head, query_of = (part[row] for part in address)
     words = random_blocks(seed, Purpose.CANDIDATE, example, head, query_of, draw)  # draws 4
     cluster = choose_by_weight(cumulative_table(rates.flatten(0, 2)), n_clusters, row, words[:, 0])

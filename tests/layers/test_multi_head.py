@@ -48,9 +48,7 @@ def test_arguments_come_in_torchs_order():
             if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         ]
         twin = {p.name: p.default for p in inspect.signature(theirs).parameters.values()}
-        if "batch_first" in twin:
-            twin["batch_first"] = True  # batch always comes first here
-        assert positional == list(twin.items())
+        assert positional == list(twin.items())[: len(positional)]
 
 
 @pytest.mark.parametrize("is_padded, bias", [(True, True), (False, False)])

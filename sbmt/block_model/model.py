@@ -272,7 +272,7 @@ class BlockModel(TokenPairs):
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
             raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
         if self.causal and not edges.causal:
-            raise SbmtError("causal edges, as the block model", "others", "sample them from this block model")
+            raise SbmtError("edges with causal=True, as the model", "causal=False", "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p, by :func:`straight_through_gate`.
@@ -346,7 +346,8 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
 def _in_one_type(*tensors: Tensor) -> list[Tensor]:
     """The tensors in one type: float64 if any of them has it, else float32."""
     if len({t.device for t in tensors}) > 1:
-        raise SbmtError("memberships and block matrix on one device", [str(t.device) for t in tensors], "move them")
+        devices = ", ".join(str(t.device) for t in tensors)
+        raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
     check_untransformed(*tensors)
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
     return [t.to(dtype) for t in tensors]
@@ -382,5 +383,5 @@ def in_range(name: str, value: Tensor, upper: float) -> Tensor:
     low, high = (x.item() for x in torch.aminmax(value.detach()))
     if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both
         got = f"values from {low:g} to {high:g}"
-        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what made it")
+        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what computed it")
     return value.clamp(0.0, upper) if low < 0 or high > upper else value

@@ -91,7 +91,7 @@ class EdgeList(TokenPairs):
     def _check_every_edge(self) -> None:
         """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
-            got = "one that does not"
+            got = f"a start of {int(self.row_ptr[0])} and a smallest step of {int(self.degrees().min())}"
             raise SbmtError("row_ptr that starts at 0 and never decreases", got, "build it with a cumulative sum")
         if self.n_edges == 0:
             return
@@ -100,14 +100,15 @@ class EdgeList(TokenPairs):
         if int(self.keys.min()) < 0 or int(self.keys.max()) >= n_keys:
             got = f"keys from {int(self.keys.min())} to {int(self.keys.max())}"
             raise SbmtError(f"keys in [0, {n_keys})", got, "number keys within their head")
-        if bool(((self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
-            raise SbmtError("strictly ascending keys in every row", "a row that is not", "sort and merge each row")
+        if bool((is_unsorted := (self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
+            got = f"others in row {int(rows[1:][is_unsorted][0])}"
+            raise SbmtError("strictly ascending keys in every row", got, "sort the row and drop repeated keys")
         example, query = rows // (n_queries * heads), rows % n_queries
         for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
             if mask is not None and not bool(mask[example, token].all()):
-                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
+                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "leave it out")
         if self.causal and bool((self.keys > query + self.offset).any()):
-            raise SbmtError("edges to keys that are not later than the query", "one to a later key", "leave it out")
+            raise SbmtError("edges to keys that are not later than the query", "an edge to a later key", "leave it out")
 
     @staticmethod
     def from_cells(

@@ -24,7 +24,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     """``mask`` expanded to ``(batch, n)``: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
 
     Raises:
-        SbmtError: If the mask is not boolean, cannot be expanded, or is on another device; None stands for any.
+        SbmtError: If the mask is not boolean, cannot be expanded, or is not on the device, if one is given.
     """
     if mask is None:
         return None

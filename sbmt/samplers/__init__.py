@@ -129,7 +129,7 @@ def draw_edges(
         edges = SAMPLERS[sampler].draw(block_model, exploration, seed, first_example)
         if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "correct it")
+            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "return one")
         return edges if window is None else edges.with_window(window)
 
 

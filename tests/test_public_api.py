@@ -64,9 +64,8 @@ SIGNATURES = [
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (
         MultiHeadAttention,
-        "embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, "
-        "batch_first=True, device=None, dtype=None, *, attention='sbm', has_tied_start=False, transform_heads=None, "
-        "**arguments",
+        "embed_dim, num_heads, dropout=0.0, bias=True, *, batch_first=True, device=None, dtype=None, attention='sbm', "
+        "has_tied_start=False, transform_heads=None, **arguments",
     ),
     (sbmt.EdgeAttention, "gate_rule='score'"),
     (sbmt.TokenTagger, "encoder, n_labels"),

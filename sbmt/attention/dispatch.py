@@ -193,7 +193,7 @@ def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
         case = "training" if torch.is_grad_enabled() else "evaluation"
         if terms.bias is not None or terms.sink is not None:
             case += " with bias or sink"
-        return "fused" if is_fusible(edges, terms) and density >= FUSED_ABOVE.get(case, math.inf) else "cpu"
+        return "fused" if density >= FUSED_ABOVE.get(case, math.inf) and is_fusible(edges, terms) else "cpu"
     if density >= DENSE_ABOVE:
         return "fused" if is_fusible(edges, terms) else "dense"
     return "gpu" if edges.keys.device.type == "cuda" else "pyg"

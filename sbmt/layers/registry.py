@@ -13,11 +13,13 @@ from sbmt import baselines
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
 from sbmt.layers.sbm import SBMAttention
+from sbmt.layers.sbm_static import StaticSBMAttention
 from sbmt.registration import add_to, option
 from sbmt.samplers import SAMPLERS
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
     "sbm": SBMAttention,
+    "sbm_static": StaticSBMAttention,
     "full": baselines.FullAttention,
     "linear": baselines.LinearAttention,
     "linformer": baselines.LinformerAttention,

@@ -196,6 +196,10 @@ class SBMAttention(nn.Module):
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
         if self.learning == "likelihood":
             query, key = query.detach(), key.detach()
+        return self._infer(query, key, query_mask, key_mask)
+
+    def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
+        """The block model of these tokens, with gradients to them."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query.shape[2], key.shape[2])
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)

@@ -4,7 +4,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import sbmt.command  # before torch, whose import takes seconds
+import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
 from sbmt.attention import available_backends, edge_attention
 from sbmt.block_model.fit import auxiliary_loss, density_penalty, sampled_density
 from sbmt.block_model.model import BlockModel, ExtraKeys, straight_through_gate
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sbmt import cost as cost
     from sbmt import experiments as experiments
     from sbmt import testing as testing
-    from sbmt.attention import EdgeAttention as EdgeAttention
+    from sbmt.attention.message_passing import EdgeAttention as EdgeAttention
 
 __version__ = "0.1.0"
 
@@ -60,7 +60,7 @@ if not TYPE_CHECKING:  # a type checker would take every misspelt name for a mod
     def __getattr__(name: str) -> ModuleType | type:
         """Imports ``sbmt.testing`` and the like when they are first asked for, so that ``import sbmt`` stays light."""
         if name == "EdgeAttention":
-            return sbmt.attention.EdgeAttention
+            return import_module("sbmt.attention.message_passing").EdgeAttention
         if name in _ON_DEMAND:
             return import_module(f"sbmt.{name}")
         raise AttributeError(f"module 'sbmt' has no attribute {name!r}")

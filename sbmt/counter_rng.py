@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
+from torch.utils.module_tracker import ModuleTracker
 
 from sbmt.errors import SbmtError
 from sbmt.types import not_compiled
@@ -53,7 +53,9 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
 
 
-_used: WeakSet[torch.Generator] = WeakSet()  # outside a backward pass
+_MOST_USED = 64
+_tracker = ModuleTracker()  # says whether a backward pass is running
+_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; older torch has no weak ones
 
 
 @not_compiled
@@ -64,14 +66,17 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     generators, but not one that was passed as an argument, which would go on to its next number. A generator that is
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
-    if torch._C._current_graph_task_id() == -1:  # no backward pass is running
-        _used.add(generator)
-    elif generator in _used:
+    if not _tracker.is_bw:
+        _used.pop(id(generator), None)
+        _used[id(generator)] = generator
+        for oldest in list(_used)[:-_MOST_USED]:
+            _used.pop(oldest, None)
+    elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
             rule = "activation checkpointing cannot repeat what a generator= from outside gives"
             raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
-        _used.discard(generator)
+        _used.pop(id(generator), None)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)

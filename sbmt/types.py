@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, describe
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,20 +52,41 @@ def full_precision(like: Tensor) -> AbstractContextManager[Any]:
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
+def is_fake(x: Tensor) -> bool:
+    """Whether a tensor has a shape and no numbers: on ``torch.device("meta")``, or in ``FakeTensorMode``."""
+    return x.is_meta or type(x).__name__ == "FakeTensor"
+
+
 def is_traced(x: Tensor) -> bool:
     """Whether a compiler or exporter follows the operations on ``x``, whose numbers cannot be looked at then."""
-    return torch.compiler.is_compiling() or x.is_meta or type(x).__name__ == "FakeTensor"
+    return torch.compiler.is_compiling() or is_fake(x)
+
+
+def check_floating(**tensors: Any) -> None:
+    """Raises SbmtError unless all are floating-point tensors."""
+    for name, x in tensors.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            do = "convert it with .float(), or embed integer features first"
+            raise SbmtError(f"{name} as a floating-point tensor", describe(x), do)
 
 
 def check_untransformed(*tensors: Any) -> None:
-    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like, and under ``torch.fx``."""
+    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like, and under ``torch.fx``.
+
+    Their tensors have no memory of their own, which compiled loops read.
+    """
     if torch.compiler.is_compiling():
         return
     if any(isinstance(t, torch.fx.Proxy) for t in tensors):
-        raise SbmtError("torch.fx cannot trace this: use torch.export or torch.compile to get a graph")
-    if any(isinstance(t, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(t) for t in tensors):
-        do = "use a batch dimension for vmap, and torch.autograd.grad or backward() for torch.func.grad"
-        raise SbmtError(f"vmap, grad and other transforms of torch.func are not supported: {do}")
+        raise SbmtError("tensors", "what torch.fx traces with", "use torch.export or torch.compile to get a graph")
+    try:
+        for t in tensors:
+            if isinstance(t, Tensor):
+                t.untyped_storage()
+    except NotImplementedError as error:
+        got = "one without memory, as vmap, grad and other transforms wrap them"
+        do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
+        raise SbmtError("dense tensors outside torch.func", got, do) from error
 
 
 def not_compiled(function: Callable[P, T]) -> Callable[P, T]:
@@ -73,10 +94,15 @@ def not_compiled(function: Callable[P, T]) -> Callable[P, T]:
 
     As long as nobody has imported the compiler, there is nothing to keep it from.
     """
-    disabled = torch._disable_dynamo(function)
+    disabled: Callable[P, T] | None = None
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return (disabled if "torch._dynamo" in sys.modules else function)(*args, **kwargs)
+        nonlocal disabled
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if disabled is None:
+            disabled = torch.compiler.disable(function)
+        return disabled(*args, **kwargs)
 
     return call

@@ -21,14 +21,13 @@ SBM_SETTINGS = (
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear', causal=False"),
     (BlockModel.expected_mask, "self, exploration=0.0"),
-    (BlockModel.edge_probability, "self, edges, exploration=0.0, *, clamp=True"),
+    (BlockModel.edge_probability, "self, edges, exploration=0.0"),
     (BlockModel.expected_density, "self, exploration=0.0"),
     (EdgeList.density, "self"),
     (EdgeList.to_dense, "self"),
     (EdgeList.to_edge_index, "self"),
     (EdgeList.from_dense, f"mask, {MASKS}, causal=False"),
     (EdgeList.union, "self, other"),
-    (EdgeList.with_self_loops, "self"),
     (EdgeList.is_near, "self, window"),
     (
         sbmt.sample_edges,
@@ -64,9 +63,8 @@ SIGNATURES = [
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (
         MultiHeadAttention,
-        "embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, "
-        "batch_first=True, device=None, dtype=None, *, attention='sbm', has_tied_start=False, transform_heads=None, "
-        "**arguments",
+        "embed_dim, num_heads, dropout=0.0, bias=True, *, batch_first=True, device=None, dtype=None, attention='sbm', "
+        "has_tied_start=False, transform_heads=None, **arguments",
     ),
     (sbmt.EdgeAttention, "gate_rule='score'"),
     (sbmt.TokenTagger, "encoder, n_labels"),

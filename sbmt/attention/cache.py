@@ -30,15 +30,15 @@ class Cache:
             SbmtError: If batch, heads or widths differ from those before.
         """
         n = new[0].shape[2]
-        shapes = [(*x.shape[:2], *x.shape[3:]) for x in self._room]
-        if self._room and shapes != [(*x.shape[:2], *x.shape[3:]) for x in new]:
+        before, now = ([(*x.shape[:2], *x.shape[3:]) for x in some] for some in (self._room, new))
+        if self._room and before != now:
             got = f"{tuple(new[0].shape[:2])} after {tuple(self._room[0].shape[:2])}"
             raise SbmtError("as many examples and heads as before in a cache", got, "start with a new cache")
         if not self._room or self.length + n > self._room[0].shape[2]:
             n_room = max(64, 2 * (self.length + n))
             room = [x.new_zeros(*x.shape[:2], n_room, *x.shape[3:]) for x in new]
-            for before, now in zip(self._room, room, strict=False):
-                now[:, :, : self.length] = before[:, :, : self.length]
+            for old, larger in zip(self._room, room, strict=False):
+                larger[:, :, : self.length] = old[:, :, : self.length]
             self._room = room
         for room_of, x in zip(self._room, new, strict=True):
             room_of[:, :, self.length : self.length + n] = x
@@ -51,7 +51,7 @@ def check_decoding(module: Any, *masks: Tensor | None) -> None:
     if not getattr(module, "causal", False):
         raise SbmtError("a causal attention with a cache", type(module).__name__, "build it with causal=True")
     if module.training or torch.is_grad_enabled():
-        got = "training" if module.training else "gradients on"
+        got = "training mode" if module.training else "gradients on"
         raise SbmtError("eval mode and torch.no_grad() with a cache", got, "call eval(), or leave the cache out")
     if any(mask is not None for mask in masks):
         raise SbmtError("no padding with a cache", "a mask", "decode sequences of one length together")

@@ -12,64 +12,44 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dense import attend_dense
-from sbmt.attention.fused import attend_fused
-from sbmt.attention.inputs import EdgeTerms, GateRule
+from sbmt.attention.dense import attend_dense, attend_fused, is_fusible
+from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
 from sbmt.attention.slots import attend_in_slots
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
 from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
-from sbmt.graph.edges import EdgeList, check_window
+from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import check_as_many_keys
 from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
-from sbmt.types import accumulator, check_untransformed
+from sbmt.types import accumulator, check_floating, check_untransformed
 
-Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], tuple[Tensor, Tensor | None]]
+Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], Attended]
 
 
-def _attend_by_messages(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def _attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Imports PyTorch Geometric, which takes longer than torch, when it is first needed."""
     from sbmt.attention.message_passing import attend_by_messages
 
     return attend_by_messages(query, key, value, edges, terms)
 
 
-def _is_fusible(edges: EdgeList, terms: EdgeTerms) -> bool:
-    """Whether PyTorch's own kernel can do what is asked for: no gates, no dropout of edges, no weights to return."""
-    return edges.n_edges > 0 and terms.gate is None and terms.weight_scale is None and not terms.return_weights
-
-
-def _attend_fused_or_dense(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
-    attend = attend_fused if _is_fusible(edges, terms) else attend_dense
-    return attend(query, key, value, edges, terms)
-
-
-def attend_by_rows(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Compiled loops over CSR rows, which compute scores again in the backward pass; see :func:`edge_attention`.
 
     16-bit inputs are converted to float32. Differentiable once. Cost: O(edges · d) time, O(edges + n · d) memory.
     """
-    if query.device.type != "cpu" or edges.keys.device.type != "cpu":
-        raise SbmtError("tensors on the CPU", f"a query on {query.device}", 'use backend="auto" or "gpu"')
+    if query.device.type != "cpu":
+        raise SbmtError('tensors on the CPU for backend="cpu"', f"a query on {query.device}", 'use backend="auto"')
     check_untransformed(query, key, value, *(t for t in terms if isinstance(t, Tensor)))
-    dtype = accumulator(value)
-    query, key, values = (x.to(dtype) for x in (query, key, value))
-    bias, gate, sink, scale = (
-        None if t is None else t.to(dtype) for t in (terms.bias, terms.gate, terms.sink, terms.weight_scale)
-    )
+    given = query, key, value, terms.bias, terms.gate, terms.sink, terms.weight_scale
+    numbers = (None if t is None else t.to(accumulator(value)) for t in given)
     rules = terms.gate_rule == "score", terms.return_weights
-    out, weights = attend(query, key, values, bias, gate, sink, scale, edges.row_ptr, edges.keys, *rules)
+    out, weights = attend(*numbers, edges.row_ptr, edges.keys, *rules)
     return out.to(value.dtype), weights
 
 
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
-    "fused": _attend_fused_or_dense,
+    "fused": attend_fused,
     "pyg": _attend_by_messages,
     "cpu": attend_by_rows,
     "gpu": attend_in_slots,
@@ -174,18 +154,28 @@ def edge_attention(
         tensor([0.5000, 0.2500])
     """
     check_attention_inputs(query, key, value)
-    _check_edges(query, key, edges, gate, bias, sink)
-    check_attention_settings(gate_rule, None, dropout)
+    if not isinstance(edges, EdgeList):
+        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
+    expected = (*query.shape[:3], key.shape[2])
+    if edges.shape != expected:
+        raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
+    if edges.device != query.device:
+        raise SbmtError(f"edges on {query.device}, as the query", edges.device, "move them with .to(…)")
+    terms = EdgeTerms(gate, gate_rule, bias, sink, None, return_weights)
+    check_terms(terms, edges.n_edges, query.shape[1], query.device)
+    check_choice("gate_rule", gate_rule, GateRule)
+    check_dropout(dropout)
     check_backend(backend, query.device)
-    scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype) if dropout else None
-    terms = EdgeTerms(gate, gate_rule, bias, sink, scale, return_weights)
+    if dropout:
+        scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype)
+        terms = terms._replace(weight_scale=scale)
     values, weights = attend_along(query, key, value, edges, terms, backend)
     return values if weights is None else (values, weights)
 
 
 def attend_along(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
-) -> tuple[Tensor, Tensor | None]:
+) -> Attended:
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges, terms) if backend == "auto" else backend
     values, weights = BACKENDS[name](query, key, value, edges, terms)
@@ -203,16 +193,16 @@ def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
         case = "training" if torch.is_grad_enabled() else "evaluation"
         if terms.bias is not None or terms.sink is not None:
             case += " with bias or sink"
-        return "fused" if _is_fusible(edges, terms) and density >= FUSED_ABOVE.get(case, math.inf) else "cpu"
+        return "fused" if density >= FUSED_ABOVE.get(case, math.inf) and is_fusible(edges, terms) else "cpu"
     if density >= DENSE_ABOVE:
-        return "fused" if _is_fusible(edges, terms) else "dense"
+        return "fused" if is_fusible(edges, terms) else "dense"
     return "gpu" if edges.keys.device.type == "cuda" else "pyg"
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
     """What each edge's weight is multiplied by: 0 with probability ``dropout``, else 1 / (1 − ``dropout``).
 
-    An edge's number depends on its cell alone: it is the same whatever else is in the mask, and on every device.
+    It depends on the edge's cell alone: it is the same whatever else is in the mask, and on every device.
     """
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
@@ -220,7 +210,7 @@ def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int
     else:
         rows = edges.rows()
         graph = rows // n_queries
-        address = (graph // heads + first_example, graph % heads, rows % n_queries, edges.keys)
+        address = graph // heads + first_example, graph % heads, rows % n_queries, edges.keys
         uniform = to_uniform(edge_words(seed, Purpose.CELL, *address))
     return (uniform >= dropout).to(dtype) / (1 - dropout)
 
@@ -235,41 +225,13 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
     choose("backend", backend, dict.fromkeys(["auto", *names]))
 
 
-def _check_edges(
-    query: Tensor, key: Tensor, edges: EdgeList, gate: Tensor | None, bias: Tensor | None, sink: Tensor | None
-) -> None:
-    if not isinstance(edges, EdgeList):
-        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
-    expected = (*query.shape[:3], key.shape[2])
-    if edges.shape != expected:
-        raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
-    for name, tensor in (("edges", edges.keys), ("gate", gate), ("bias", bias)):
-        if isinstance(tensor, Tensor) and tensor.device != query.device:
-            raise SbmtError(f"{name} on {query.device}, as the query", tensor.device, "move them with .to(…)")
-    for name, numbers in (("gate", gate), ("bias", bias)):
-        is_fit = isinstance(numbers, Tensor) and numbers.shape == (edges.n_edges,) and numbers.is_floating_point()
-        if numbers is not None and not is_fit:
-            do = "give one number per edge"
-            raise SbmtError(f"a floating-point {name} of shape ({edges.n_edges},)", describe(numbers), do)
-    if gate is not None and gate.numel() and not float(gate.detach().min()) > 0:
-        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
-    if bias is not None and not bool(bias.detach().isfinite().all()):
-        raise SbmtError("a finite bias", "NaN or infinity", "leave the edge out")
-    if sink is not None:
-        check_sink(sink, query)
-        if not bool((sink.detach() < math.inf).all()):
-            raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")
-
-
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
     """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention.
 
     A window also needs as many queries as keys.
     """
+    check_floating(query=query, key=key, value=value)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-            got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
         if tensor.dim() != 4 or 0 in tensor.shape:
             do = "leave empty sequences out and add the missing dimensions"
             raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
@@ -283,23 +245,6 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
         raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
     if window is not None:
         check_as_many_keys((*query.shape[:3], key.shape[2]))
-
-
-def check_sink(sink: Tensor, query: Tensor) -> None:
-    """Raises SbmtError unless there is a logit for each head of the query."""
-    n_heads = query.shape[1]
-    if not isinstance(sink, Tensor) or sink.shape != (n_heads,) or not sink.is_floating_point():
-        raise SbmtError(f"a floating-point sink of shape ({n_heads},)", describe(sink), "give one number per head")
-    if sink.device != query.device:
-        raise SbmtError(f"sink on {query.device}, as the query", sink.device, "move it with .to(…)")
-
-
-def check_attention_settings(gate_rule: GateRule, window: int | None, dropout: float) -> None:
-    """Raises SbmtError unless the gate rule is known, the window an integer ≥ 0 or None, and 0 ≤ dropout < 1."""
-    check_choice("gate_rule", gate_rule, GateRule)
-    if window is not None:
-        check_window(window)
-    check_dropout(dropout)
 
 
 def check_dropout(dropout: float) -> None:

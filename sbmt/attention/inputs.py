@@ -1,12 +1,19 @@
-"""What attention along edges takes besides tokens and edges."""
+"""What attention along edges takes besides tokens and edges, and what is refused."""
 
+import math
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
+
+from sbmt.errors import SbmtError, describe
 
 GateRule = Literal["score", "weight"]
 """What a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate · exp(s), as in
 the released code."""
+
+Attended = tuple[Tensor, Tensor | None]
+"""Values of queries, and the weights of edges after the softmax if they are wanted."""
 
 
 class EdgeTerms(NamedTuple):
@@ -21,3 +28,28 @@ class EdgeTerms(NamedTuple):
     sink: Tensor | None = None  # (heads,), a logit without a value in every row; None for no such logit
     weight_scale: Tensor | None = None  # (n_edges,), dropout's factors, applied after the softmax; None for ones
     return_weights: bool = False  # whether the weights after the softmax are wanted
+
+
+def check_numbers(name: str, numbers: Tensor | None, n: int, device: torch.device) -> None:
+    """Raises SbmtError unless this is None, or n floating-point numbers on the device."""
+    if numbers is None:
+        return
+    if not isinstance(numbers, Tensor) or numbers.shape != (n,) or not numbers.is_floating_point():
+        owner = "head or target" if name == "sink" else "edge"
+        raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), f"give one number per {owner}")
+    if numbers.device != device:
+        raise SbmtError(f"{name} on {device}, as the query", numbers.device, "move it with .to(…)")
+
+
+def check_terms(terms: EdgeTerms, n_edges: int, n_sinks: int, device: torch.device) -> None:
+    """Raises SbmtError unless all terms have a number per edge, or sink, and weights stay finite."""
+    gate, _, bias, sink, scale, _ = terms
+    for name, numbers in (("gate", gate), ("bias", bias), ("weight_scale", scale)):
+        check_numbers(name, numbers, n_edges, device)
+    check_numbers("sink", sink, n_sinks, device)
+    if gate is not None and not bool((gate > 0).all()):
+        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
+    if bias is not None and not bool(bias.isfinite().all()):
+        raise SbmtError("a finite bias", "NaN or infinity", "leave the edge out")
+    if sink is not None and not bool((sink < math.inf).all()):
+        raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")

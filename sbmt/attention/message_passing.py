@@ -9,10 +9,10 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-from sbmt.attention.inputs import EdgeTerms, GateRule
+from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
 from sbmt.errors import SbmtError, check_choice, describe
 from sbmt.graph.edges import EdgeList
-from sbmt.types import accumulator
+from sbmt.types import accumulator, check_floating
 
 
 class EdgeAttention(MessagePassing):
@@ -70,7 +70,8 @@ class EdgeAttention(MessagePassing):
                 that is not positive.
         """
         terms = EdgeTerms(gate, self.gate_rule, bias, sink, weight_scale)
-        check_graph(query, key, value, edge_index, terms)
+        check_graph(query, key, value, edge_index)
+        check_terms(terms, edge_index.shape[1], query.shape[0], query.device)
         out, weights = self.pass_messages(query, key, value, edge_index, terms)
         return (out, weights) if return_weights else out
 
@@ -78,9 +79,9 @@ class EdgeAttention(MessagePassing):
         self, query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
         """:meth:`forward` without its checks: what targets receive, and the weights. A sink is one per target."""
-        size, ends = (key.shape[0], query.shape[0]), {"query": (None, query), "key": (key, None)}
-        given = {"gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
-        weights: Tensor = self.edge_updater(edge_index, size=size, **ends, **given)
+        size = key.shape[0], query.shape[0]
+        given = {"query": (None, query), "key": (key, None), "gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
+        weights: Tensor = self.edge_updater(edge_index, size=size, **given)
         scaled = weights if terms.weight_scale is None else weights * terms.weight_scale
         out: Tensor = self.propagate(edge_index, size=size, value=(value, None), weights=scaled)
         return out.to(value.dtype), weights
@@ -112,13 +113,13 @@ class EdgeAttention(MessagePassing):
         return weights[:, None] * value_j
 
 
-def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms) -> None:
-    """Raises SbmtError unless these are nodes of a bipartite graph, its edges, and numbers for each edge or target."""
-    for name, x in {"query": query, "key": key, "value": value}.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 2:
-            raise SbmtError(f"{name} as a floating-point tensor (nodes, width)", describe(x), "give one row per node")
+def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -> None:
+    """Raises SbmtError unless these are nodes of a bipartite graph and its edges."""
+    check_floating(query=query, key=key, value=value)
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.dim() == key.dim() == value.dim() == 2:
+        raise SbmtError("query, key and value of shape (nodes, width)", shapes, "give one row per node")
     if query.shape[1] != key.shape[1] or key.shape[0] != value.shape[0]:
-        shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
         raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
     do = "row 0 holds sources, row 1 targets"
     if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64 or edge_index.shape[:-1] != (2,):
@@ -127,19 +128,9 @@ def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, t
         if edge_index.shape[1] and not bool(((edge_index[row] >= 0) & (edge_index[row] < n)).all()):
             got = f"from {int(edge_index[row].min())} to {int(edge_index[row].max())}"
             raise SbmtError(f"{what} in [0, {n})", got, do)
-    for name in ("gate", "weight_scale", "bias", "sink"):
-        numbers, n = getattr(terms, name), query.shape[0] if name == "sink" else edge_index.shape[1]
-        is_fit = isinstance(numbers, Tensor) and numbers.shape == (n,) and numbers.is_floating_point()
-        if numbers is not None and not is_fit:
-            do = "give one number per edge, or target"
-            raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), do)
-    if terms.gate is not None and not bool((terms.gate > 0).all()):
-        raise SbmtError("a positive gate", f"a minimum of {float(terms.gate.min())}", "leave the edge out")
 
 
-def attend_by_messages(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
     if terms.sink is not None:
         terms = terms._replace(sink=terms.sink[:, None].expand(edges.shape[:3]).flatten())

@@ -1,21 +1,16 @@
-"""Attention in static shapes: every row has as many slots as the longest has edges, and the others are masked.
-
-It is plain PyTorch that gathers, masks and reduces: what GPUs run, eagerly or under ``torch.compile``.
-"""
+"""Attention in static shapes: every row has as many slots as the longest has edges, and GPUs run plain PyTorch."""
 
 import torch
 from torch import Tensor
 
-from sbmt.attention.inputs import EdgeTerms
+from sbmt.attention.inputs import Attended, EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.types import accumulator
 
 MOST_PADDING = 8  # times as many slots as edges; beyond that, messages along edges take less memory
 
 
-def attend_in_slots(
-    query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms
-) -> tuple[Tensor, Tensor | None]:
+def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Masked softmax attention over the slots of each row; see :func:`sbmt.edge_attention`.
 
     Cost: O(n · c · d) time and memory, where c is the largest number of edges of a row, and one wait for the device.

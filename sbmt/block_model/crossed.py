@@ -67,36 +67,32 @@ class CrossedModel(BlockModel):
     ) -> None:
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part = query[0], key[0]
+        self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
         self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
         self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
         self.part_blocks = self._block = in_range("block_matrix", part_blocks, LARGEST_RATE)
 
     @property
-    def n_groups(self) -> int:
-        """The number of groups, each of two partitions."""
-        return self.part_blocks.shape[1] // 2
-
-    @property
     def n_clusters(self) -> int:
         """The number of pairs of parts, k."""
-        return self.n_groups * self.part_blocks.shape[2] ** 2
+        return self.part_blocks.shape[1] // 2 * self.part_blocks.shape[2] ** 2
 
     @property
     def block_matrix(self) -> Float[Tensor, "heads k k"]:
-        """S with all its entries, including the zeros between groups; computed anew each time."""
+        """S with all its entries, including the zeros between groups."""
         first, second = self.part_blocks[:, 0::2], self.part_blocks[:, 1::2]
         crossed = first[:, :, :, None, :, None] * second[:, :, None, :, None, :]
         return torch.stack([torch.block_diag(*blocks) for blocks in crossed.flatten(4, 5).flatten(2, 3)])
 
     @property
     def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
-        """Memberships in all pairs of parts, most of them 0; computed anew each time."""
-        return self._crossed(self._in_parts(self.query_part, self._query))
+        """Memberships in all pairs of parts, most of them 0; computed anew each time, as are S and those of keys."""
+        return self._crossed(self.query_part, self._query)
 
     @property
     def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
         """Likewise."""
-        return self._crossed(self._in_parts(self.key_part, self._key))
+        return self._crossed(self.key_part, self._key)
 
     @property
     def factors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -161,20 +157,11 @@ class CrossedModel(BlockModel):
         first, second = of_parts.unflatten(1, (-1, 2, 2)).sum(-1).unbind(-1)
         return (first * second).sum(-1)
 
-    def _first_clusters(self) -> tuple[Tensor, Tensor]:
-        """Those of the first group alone."""
-        size = self.part_blocks.shape[2]
-        query, key = (
-            x[..., : 2 * size].unflatten(-1, (2, size)).argmax(-1)
-            for x in (self.part_rates, self._in_parts(self.key_part, self._key))
-        )  # the largest of products is the product of the largest
-        return query[..., 0] * size + query[..., 1], key[..., 0] * size + key[..., 1]
-
     def _pair_totals(self, part: Tensor, weight: Tensor) -> Float[Tensor, "batch heads g s s"]:
         """How much the tokens of each graph are in every pair of parts."""
         if can_run_on(self.device):
             return operators.pair_totals(part, weight, self.part_blocks.shape[2])
-        first, second = self._halves(self._in_parts(part, weight))
+        first, second = self._halves(part, weight)
         return first.permute(0, 1, 3, 4, 2) @ second.transpose(2, 3)
 
     def _in_parts(self, part: Tensor, weight: Tensor) -> Tensor:
@@ -182,10 +169,10 @@ class CrossedModel(BlockModel):
         n_parts = self.part_blocks.shape[1] * self.part_blocks.shape[2]
         return weight.new_zeros(*weight.shape[:-1], n_parts).scatter_add(-1, part.long(), weight)
 
-    def _halves(self, in_parts: Tensor) -> tuple[Tensor, ...]:
-        """What belongs to the first and to the second partition of each group, ``(batch, heads, n, g, s)``."""
-        return in_parts.unflatten(-1, (-1, 2, self.part_blocks.shape[2])).unbind(-2)
+    def _halves(self, part: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        """Memberships in the first and in the second partition of each group, ``(batch, heads, n, g, s)``."""
+        return self._in_parts(part, weight).unflatten(-1, (-1, 2, self.part_blocks.shape[2])).unbind(-2)
 
-    def _crossed(self, in_parts: Tensor) -> Tensor:
-        first, second = self._halves(in_parts)
+    def _crossed(self, part: Tensor, weight: Tensor) -> Tensor:
+        first, second = self._halves(part, weight)
         return (first[..., :, None] * second[..., None, :]).flatten(3)

@@ -7,10 +7,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.block_model.model import BlockModel
+from sbmt.block_model.model import BlockModel, Link, probability, reweighting_bias
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.masks import share_of_pairs
 from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
@@ -40,11 +39,41 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
     if gate is None:
         return density
     if not isinstance(gate, Tensor) or gate.shape != edges.keys.shape or not gate.is_floating_point():
-        got = f"{gate.dtype} {tuple(gate.shape)}" if isinstance(gate, Tensor) else type(gate).__name__
-        raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", got, "give one number per edge")
-    total = torch.segment_reduce(gate, "sum", offsets=edges.row_ptr[:: edges.shape[2]]).view(edges.shape[:2])
-    counted = share_of_pairs(total, edges.shape, *edges.masks)
+        expected = f"a floating-point gate of shape ({edges.n_edges},)"
+        raise SbmtError(expected, describe(gate), "give one number per edge")
+    counted = edges.mean_over_pairs(gate)
     return density.to(gate.dtype) + (counted - counted.detach())
+
+
+def weigh_edges(
+    edges: EdgeList,
+    rate: Float[Tensor, " n_edges"],
+    link: Link,
+    law: Link,
+    exploration: float,
+    is_certain: Tensor | None,
+) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
+    r"""The :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges, and an estimated mean edge probability.
+
+    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
+    that on average value and gradient of the estimate are those of :meth:`~sbmt.BlockModel.expected_density`.
+
+    Args:
+        edges: The drawn edges, and all certain ones.
+        rate: Their rates without exploration. Gradients pass to the density.
+        link: Makes probabilities of rates.
+        law: By whose probabilities edges were drawn; see :func:`~sbmt.samplers.law_of`.
+        exploration: δ with which they were drawn.
+        is_certain: ``(n_edges,)``, which edges would be there whatever was drawn; None for none.
+
+    Cost: O(edges).
+    """
+    expected = probability(link, rate)
+    drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
+    if is_certain is not None:
+        drawn_with = drawn_with.masked_fill(is_certain, 1.0)
+    share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
+    return reweighting_bias(drawn_with), edges.mean_over_pairs(share)
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:
@@ -59,10 +88,9 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
         SbmtError: If there is no output, or ``kind`` is unknown.
     """
     check_choice("kind", kind, DensityKind)
-    if not isinstance(outputs, (list, tuple)) or not all(hasattr(o, "density") for o in outputs):
-        raise SbmtError("attention outputs in a list", type(outputs).__name__, "pass those of the encoder's layers")
-    if not outputs:
-        raise SbmtError("at least one attention output", "none", "pass the outputs of the encoder's layers")
+    if not isinstance(outputs, (list, tuple)) or not outputs or not all(hasattr(o, "density") for o in outputs):
+        do = "pass those of the encoder's layers"
+        raise SbmtError("at least one attention output in a list", describe(outputs), do)
     densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]
     return torch.stack([d.mean(0).mean() for d in densities]).mean()
 
@@ -82,9 +110,8 @@ class _UnitGradient(torch.autograd.Function):
 def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
     """The tensor itself, whose gradient is scaled to length 1 for each head.
 
-    Rates are exponentials, so the gradient of the fit grows by a factor of a thousand in rare steps. Optimisers that
-    scale by a long mean of squares, as Adam does by default, would then stand still for hundreds of steps. The
-    direction stays, and so does the optimum.
+    Rates are exponentials, so in rare steps the gradient of the fit grows by a factor of a thousand, after which Adam
+    would stand still for hundreds of steps. The direction stays, and so does the optimum.
 
     Example:
         >>> x = torch.ones(2, 2, requires_grad=True)
@@ -100,12 +127,13 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     """Raises SbmtError unless the name is known, and c > 0 is given where and only where it is needed."""
     check_choice("learning", learning, Learning)
-    if learning == "straight_through":
-        if edges_per_query is not None:
-            do = "leave it out, or name that way of learning too"
-            raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
-    elif edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
-        raise SbmtError("edges_per_query > 0 with learning='likelihood'", describe(edges_per_query), "16 is a start")
+    if learning == "likelihood":
+        if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
+            expected = "edges_per_query > 0 with learning='likelihood'"
+            raise SbmtError(expected, describe(edges_per_query), "16 is a start")
+    elif edges_per_query is not None:
+        do = "leave it out, or name that way of learning too"
+        raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
 
 
 def fit_loss(
@@ -170,12 +198,8 @@ def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
         >>> bool(auxiliary_loss([attention(x, x, x)]) != 0)
         True
     """
-    attention = getattr(outputs, "attention", outputs)
-    if isinstance(attention, AttentionOutput):
-        attention = [attention]
+    attention = [outputs] if isinstance(outputs, AttentionOutput) else getattr(outputs, "attention", outputs)
     if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):
         raise SbmtError("the output of a model", type(outputs).__name__, "pass what its forward returned")
-    total = attention[0].auxiliary_loss
-    for output in attention[1:]:
-        total = total + output.auxiliary_loss
-    return total
+    first, *rest = (output.auxiliary_loss for output in attention)
+    return sum(rest, start=first)

@@ -9,16 +9,15 @@ from functools import cached_property
 from typing import Literal
 
 import torch
-import torch.utils.checkpoint
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.masks import check_causal, check_mask, count_pairs, share_of_pairs, zero_padding
+from sbmt.graph.masks import TokenPairs, check_causal, check_mask, zero_padding
 from sbmt.kernels.operators import can_run_on
 from sbmt.kernels.operators import edge_dot as edge_dot_by_kernel
-from sbmt.types import check_untransformed, full_precision, is_traced
+from sbmt.types import check_floating, check_untransformed, full_precision, is_traced
 
 Link = Literal["bilinear", "poisson"]
 LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clusters and tokens stay finite in float32
@@ -35,10 +34,7 @@ def probability(link: Link, rate: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ExtraKeys:
-    """Exploration as the expected number of extra keys per query, so that its cost stays linear in n.
-
-    A constant δ adds δ · n² expected edges, which makes training quadratic however sparse the mask. This adds
-    ``per_query`` · n: δ = per_query / n_keys, and at most ½.
+    """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n where a constant adds δ · n².
 
     Attributes:
         per_query: Expected number of extra keys of a query, > 0; padded keys count among the n_keys but are never
@@ -58,9 +54,8 @@ class ExtraKeys:
 
     def __post_init__(self) -> None:
         if not is_number(self.per_query) or not 0 < self.per_query < float("inf"):
-            raise SbmtError(
-                "extra keys per query > 0", describe(self.per_query), "use exploration=0.0 for no exploration"
-            )
+            do = "use exploration=0.0 for no exploration"
+            raise SbmtError("extra keys per query > 0", describe(self.per_query), do)
 
     def probability(self, n_keys: int | float) -> float:
         """The δ that adds these keys."""
@@ -70,9 +65,8 @@ class ExtraKeys:
 def check_exploration(exploration: float) -> None:
     """Raises SbmtError unless 0 ≤ δ < 1."""
     if not is_number(exploration) or not 0 <= exploration < 1:
-        raise SbmtError(
-            "exploration δ in [0, 1)", describe(exploration), "0.01 is the paper's value, 0 switches it off"
-        )
+        do = "0.01 is the paper's value, 0 switches it off"
+        raise SbmtError("exploration δ in [0, 1)", describe(exploration), do)
 
 
 def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
@@ -83,10 +77,7 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
     $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
 
     Args:
-        probability: ``(n_edges,)``, edge probabilities *without* exploration and without the clamp to 1.
-
-    Returns:
-        ``(n_edges,)`` of ones.
+        probability: Edge probabilities *without* exploration and without the clamp to 1.
 
     Paper: equation 9.
 
@@ -98,25 +89,17 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
         >>> gate.tolist(), p.grad.tolist()
         ([1.0, 1.0], [2.0, 5.0])
     """
-    if not isinstance(probability, Tensor) or not probability.is_floating_point():
-        got = probability.dtype if isinstance(probability, Tensor) else type(probability).__name__
-        raise SbmtError("probabilities as a floating-point tensor", got, "take those of BlockModel.edge_probability")
+    check_floating(probability=probability)
     return 1 + (probability - probability.detach())  # the difference first: 1 + p − p may miss 1 by rounding
 
 
 def edge_dot(
     query: Float[Tensor, "batch heads n_queries width"], key: Float[Tensor, "batch heads n_keys width"], edges: EdgeList
 ) -> Float[Tensor, " n_edges"]:
-    r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order.
-
-    The plain twin is ``(query @ key.mT).flatten()[edges.cells()]``, which runs where there are no kernels and all pairs
-    take less memory than the rows of the edges.
-
-    Cost: O(edges · width).
-    """
+    r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order. Cost: O(edges · width)."""
     if can_run_on(query.device):
         return edge_dot_by_kernel(query, key, edges.row_ptr, edges.keys)
-    if edges.cell_count <= edges.n_edges * query.shape[3]:
+    if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than the rows of the edges
         return (query @ key.mT).flatten()[edges.cells()]
     query, key = query.flatten(0, 2), key.flatten(0, 2)
     step = max(1, _NUMBERS_AT_ONCE // query.shape[1])
@@ -124,7 +107,7 @@ def edge_dot(
     return torch.cat([(query[rows] * key[keys]).sum(-1) for rows, keys in pieces])
 
 
-class BlockModel:
+class BlockModel(TokenPairs):
     r"""Edge probabilities between queries and keys, in ``n·k + k²`` numbers per head.
 
     With memberships $\hat Q_i, \hat K_j \in [0, 1]^k$ and block matrix $S \in \mathbb{R}_{\ge 0}^{k \times k}$, the
@@ -168,11 +151,13 @@ class BlockModel:
         causal: bool = False,
     ) -> None:
         check_choice("link", link, Link)
-        query, block, key = _as_float(query_membership, block_matrix, key_membership)
+        check_floating(query_membership=query_membership, block_matrix=block_matrix, key_membership=key_membership)
+        query, block, key = _in_one_type(query_membership, block_matrix, key_membership)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
-        check_causal((batch, heads, query.shape[2], key.shape[2]), causal)
+        self.shape = batch, heads, query.shape[2], key.shape[2]
         self.link: Link = link
-        self.causal = causal
+        self.causal, self.device = causal, query.device
+        check_causal(self.shape, causal)
         self.query_mask = check_mask("query_mask", query_mask, batch, query.shape[2], query.device)
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
@@ -198,35 +183,9 @@ class BlockModel:
         return self._block
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """``(batch, heads, n_queries, n_keys)``."""
-        batch, heads, n_queries, _ = self._query.shape
-        return batch, heads, n_queries, self._key.shape[2]
-
-    @property
-    def device(self) -> torch.device:
-        """Where it lives."""
-        return self._query.device
-
-    @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
         return self._block.shape[-1]
-
-    @property
-    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are."""
-        return self.query_mask, self.key_mask, self.causal
-
-    @property
-    def offset(self) -> int:
-        """How many keys come before the first query's own, which matters to causal models."""
-        return self.shape[3] - self.shape[2]
-
-    @property
-    def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64; none to later keys if the model is causal."""
-        return count_pairs(self.shape, *self.masks, self.device)
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
@@ -291,53 +250,21 @@ class BlockModel:
             found = probability(self.link, query @ key.mT)
             return found.tril(self.offset) if self.causal else found
 
-    def edge_probability(
-        self, edges: EdgeList, exploration: float = 0.0, *, clamp: bool = True
-    ) -> Float[Tensor, " n_edges"]:
-        """The probabilities of given edges, without forming all pairs where that is cheaper.
+    def edge_probability(self, edges: EdgeList, exploration: float = 0.0) -> Float[Tensor, " n_edges"]:
+        """The probabilities of given edges, in EdgeList order.
 
         Args:
             edges: Edges of a graph of this model's shape.
             exploration: δ in [0, 1).
-            clamp: False leaves ``min(·, 1)`` out, as the gate needs it: the clamp's gradient is zero, so that no edge
-                of probability 1 could ever become less likely.
 
-        Returns:
-            ``(n_edges,)`` in EdgeList order.
-
-        Cost: O(n k² + edges · k) time; memory for the smaller of all pairs and ``edges · k``, in chunks.
+        Cost: O(n k² + edges · k).
 
         Raises:
             SbmtError: If the shapes differ.
         """
-        self.check_edges(edges)
-        query, key = self.rate_factors(exploration)
-        rate = edge_dot(query, key, edges)
-        return probability(self.link, rate) if clamp or self.link == "poisson" else rate
-
-    @torch.no_grad()
-    def cluster_order(self) -> tuple[Int[Tensor, "batch heads n_queries"], Int[Tensor, "batch heads n_keys"]]:
-        r"""Orders of queries and of keys in which edges lie close together, for :meth:`sbmt.EdgeList.to_block_mask`.
-
-        Keys are sorted by the cluster that they belong to most, and queries by the cluster $b$ that they attend most,
-        that of the largest $(\hat Q S)_b$. Padding comes last.
-
-        Returns:
-            The token at each place, int64.
-
-        Cost: that of :attr:`query_rates`, and a sort.
-        """
-        clusters = self._first_clusters()
-        masks = self.query_mask, self.key_mask
-        query, key = (
-            c if mask is None else c.masked_fill(~mask[:, None], self.n_clusters)
-            for c, mask in zip(clusters, masks, strict=True)
-        )
-        return query.argsort(dim=-1, stable=True), key.argsort(dim=-1, stable=True)
-
-    def _first_clusters(self) -> tuple[Tensor, Tensor]:
-        """The cluster that each query attends most, and the one that each key belongs to most."""
-        return self.query_rates.argmax(-1), self.key_membership.argmax(-1)
+        check_exploration(exploration)
+        rate = self.edge_rate(edges)
+        return probability(self.link, rate + exploration if exploration else rate)
 
     def check_edges(self, edges: EdgeList) -> None:
         """Raises SbmtError unless these are edges of this model's shape."""
@@ -345,14 +272,17 @@ class BlockModel:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
             raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
         if self.causal and not edges.causal:
-            raise SbmtError("causal edges, as the block model", "others", "sample them from this block model")
+            raise SbmtError("edges with causal=True, as the model", "causal=False", "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """Ones with the gradient of p: ``straight_through_gate(self.edge_probability(edges, clamp=False))``.
+        """Ones with the gradient of p, by :func:`straight_through_gate`.
+
+        p is taken without ``min(·, 1)``, whose gradient is zero: no edge of probability 1 could become less likely.
 
         Paper: equation 9.
         """
-        return straight_through_gate(self.edge_probability(edges, clamp=False))
+        rate = self.edge_rate(edges)
+        return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
@@ -360,25 +290,23 @@ class BlockModel:
         Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
         $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
         other links, and for block matrices whose rates are clamped, there is no closed form: all pairs are visited, in
-        O(n² k) time and in pieces of bounded memory.
+        O(n² k) time, and where gradients are off in pieces of bounded memory.
 
         Args:
             exploration: δ in [0, 1).
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
-        is_added = self.link == "bilinear"  # exploration, to the mean
-        rest = 0.0 if is_added else exploration
-        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(rest)
-        mean = total / n_pairs.clamp(min=1) + is_added * exploration * (n_pairs > 0).to(total.dtype)
+        added = exploration if self.link == "bilinear" else 0.0  # to the mean, instead of to each rate
+        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(exploration - added)
+        mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
 
     @cached_property
     def has_closed_density(self) -> bool:
-        """Whether :meth:`expected_density` has a closed form, in time and memory linear in n."""
-        return self.link == "bilinear" and self._rates_stay_below_one()
-
-    def _rates_stay_below_one(self) -> bool:
+        """Whether :meth:`expected_density` has a closed form: the link is bilinear, and no rate exceeds 1."""
+        if self.link != "bilinear":
+            return False
         with torch.no_grad():
             if bool((self.block_matrix.sum((1, 2)) <= 1 + TOLERANCE).all()):  # memberships are at most 1
                 return True
@@ -388,18 +316,11 @@ class BlockModel:
 
     def _sum_of_probabilities(self, exploration: float) -> Tensor:
         query, key = self.rate_factors(exploration)
-        rows = max(1, _NUMBERS_AT_ONCE // (key.shape[0] * key.shape[1] * key.shape[2]))
-
-        def piece(part: Tensor, key: Tensor, first: int) -> Tensor:
+        n_rows, parts = max(1, _NUMBERS_AT_ONCE // key[..., 0].numel()), []
+        for first, part in zip(range(0, self.shape[2], n_rows), query.split(n_rows, 2), strict=True):
             with full_precision(part):
                 found = probability(self.link, part @ key.mT)
-                return (found.tril(first + self.offset) if self.causal else found).sum((-2, -1))
-
-        # Checkpointing computes each piece again in the backward pass, so that no n² array outlives its piece.
-        parts = [
-            torch.utils.checkpoint.checkpoint(piece, part, key, i * rows, use_reentrant=False)
-            for i, part in enumerate(query.split(rows, 2))
-        ]
+            parts.append((found.tril(first + self.offset) if self.causal else found).sum((-2, -1)))
         return torch.stack(parts).sum(0)
 
     def __repr__(self) -> str:
@@ -422,47 +343,11 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
 
-def weigh_edges(
-    edges: EdgeList,
-    rate: Float[Tensor, " n_edges"],
-    link: Link,
-    law: Link,
-    exploration: float,
-    is_certain: Tensor | None,
-) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
-    r"""What drawn edges weigh (:func:`reweighting_bias`), and an estimate of the mean edge probability.
-
-    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
-    that value and gradient of the estimate are those of :meth:`BlockModel.expected_density` on average, in linear time.
-
-    Args:
-        edges: The drawn edges, and all certain ones.
-        rate: Their rates without exploration. Gradients pass to the density.
-        link: Makes probabilities of rates.
-        law: By whose probabilities edges were drawn; see :func:`~sbmt.samplers.law_of`.
-        exploration: δ with which they were drawn.
-        is_certain: ``(n_edges,)``, which edges would be there whatever was drawn; None for none.
-
-    Cost: O(edges).
-    """
-    expected = probability(link, rate)
-    drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
-    if is_certain is not None:
-        drawn_with = drawn_with.masked_fill(is_certain, 1.0)
-    share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
-    totals = torch.segment_reduce(share, "sum", offsets=edges.row_ptr[:: edges.shape[2]]).view(edges.shape[:2])
-    density = share_of_pairs(totals, edges.shape, *edges.masks)
-    return reweighting_bias(drawn_with), density
-
-
-def _as_float(*tensors: Tensor) -> list[Tensor]:
+def _in_one_type(*tensors: Tensor) -> list[Tensor]:
     """The tensors in one type: float64 if any of them has it, else float32."""
-    for name, tensor in zip(("query_membership", "block_matrix", "key_membership"), tensors, strict=True):
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise SbmtError(f"{name} as a floating-point tensor", kind, "convert it with torch.as_tensor(…).float()")
     if len({t.device for t in tensors}) > 1:
-        raise SbmtError("memberships and block matrix on one device", [str(t.device) for t in tensors], "move them")
+        devices = ", ".join(str(t.device) for t in tensors)
+        raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
     check_untransformed(*tensors)
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
     return [t.to(dtype) for t in tensors]
@@ -472,24 +357,23 @@ def _check_shapes(
     query: Tensor, block: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None
 ) -> tuple[int, int]:
     """The numbers of examples and heads that all tensors broadcast to."""
-    do = "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast"
-    shapes = f"query_membership {tuple(query.shape)}, block_matrix {tuple(block.shape)}, "
-    shapes += f"key_membership {tuple(key.shape)}"
-    masks = {
-        name: m for name, m in (("query_mask", query_mask), ("key_mask", key_mask)) if isinstance(m, Tensor) and m.dim()
-    }
-    shapes += "".join(f", {name} {tuple(m.shape)}" for name, m in masks.items())
+    given = {"query_membership": query, "block_matrix": block, "key_membership": key}
+    named = ("query_mask", query_mask), ("key_mask", key_mask)
+    masks = {name: mask for name, mask in named if isinstance(mask, Tensor) and mask.dim()}
+    heads = {x.shape[axis] for x, axis in ((query, 1), (block, 0), (key, 1)) if x.dim() > 1} - {1}
+    batches = {x.shape[0] for x in (query, key, *masks.values()) if x.dim()} - {1}
     if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
-        raise SbmtError("memberships with 4 dimensions and a block matrix with 3", shapes, do)
-    if not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
-        raise SbmtError("one number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)", shapes, do)
-    if 0 in (*query.shape, *key.shape, *block.shape):
-        raise SbmtError("at least one example, head, query, key and cluster", shapes, do)
-    heads = {query.shape[1], block.shape[0], key.shape[1]} - {1}
-    batches = {t.shape[0] for t in (query, key, *masks.values())} - {1}
-    if len(heads) > 1 or len(batches) > 1:
-        raise SbmtError("equal (or broadcasting) batch sizes and head counts", shapes, do)
-    return batches.pop() if batches else 1, heads.pop() if heads else 1
+        expected = "memberships with 4 dimensions and a block matrix with 3"
+    elif not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
+        expected = "one number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)"
+    elif 0 in (*query.shape, *key.shape, *block.shape):
+        expected = "at least one example, head, query, key and cluster"
+    elif len(heads) > 1 or len(batches) > 1:
+        expected = "equal (or broadcasting) batch sizes and head counts"
+    else:
+        return batches.pop() if batches else 1, heads.pop() if heads else 1
+    shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (given | masks).items())
+    raise SbmtError(expected, shapes, "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast")
 
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:
@@ -499,5 +383,5 @@ def in_range(name: str, value: Tensor, upper: float) -> Tensor:
     low, high = (x.item() for x in torch.aminmax(value.detach()))
     if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both
         got = f"values from {low:g} to {high:g}"
-        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what made it")
+        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what computed it")
     return value.clamp(0.0, upper) if low < 0 or high > upper else value

@@ -43,7 +43,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "nystromformer": ("Nyströmformer", {"attention": "nystromformer"}),
     "sbm": ("SBM, exact law", {"attention": "sbm"} | _NO_LOOPS),
     "sbm-algorithm-1": ("SBM, Algorithm 1", {"attention": "sbm", "preset": "faithful"} | _NO_LOOPS),
-    "sbm-static": ("SBM of positions alone", {"attention": "sbm_static"} | _NO_LOOPS),
     "random-mask": ("random mask", {"attention": "random_mask"}),
 }
 """The rows of the tables: their titles, and the settings of their models."""
@@ -157,7 +156,7 @@ def measure_forward(method: str, column: Column, **settings: Any) -> dict[str, A
             meet_density(model, tokens, column.density)
             before, added, output = peak_of(partial(model, tokens))
         densities = torch.cat([attended.density.flatten() for attended in output.attention])
-    draws_mask = method_of(method)[1]["attention"] in ("sbm", "sbm_static", "random_mask")
+    draws_mask = method_of(method)[1]["attention"] in ("sbm", "random_mask")
     density = round(float(densities.mean()), 5) if draws_mask else None
     return {"forward": round(added, 2), "before": round(before, 2), "density": density}
 

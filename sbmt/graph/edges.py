@@ -1,12 +1,11 @@
 """The sampled mask as a list of edges, in compressed sparse rows.
 
-This is the library's central data structure: samplers return an :class:`EdgeList`, and attention follows it. It needs
-only its neighbours, the plain tensors of :mod:`sbmt.graph.masks` and the blocks of :mod:`sbmt.graph.blocks`, so it is a
-good place to start reading.
+Samplers return an :class:`EdgeList`, and attention follows it. It needs only the plain tensors of
+:mod:`sbmt.graph.masks`, so it is a good place to start reading.
 """
 
+import inspect
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -14,18 +13,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sbmt.errors import SbmtError, describe, is_integer
-from sbmt.graph.blocks import block_mask, places
+from sbmt.errors import SbmtError, check_sizes, describe, is_integer
 from sbmt.graph.masks import (
+    TokenPairs,
     check_as_many_keys,
     check_causal,
     check_mask,
     check_shape,
-    count_pairs,
-    first_of_rows,
     merge,
     share_of_pairs,
-    window_cells,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class EdgeList:
+class EdgeList(TokenPairs):
     """Bipartite query-key graphs, one per example and head.
 
     Rows are queries, flattened over (example, head, query); row ``r`` holds ``keys[row_ptr[r]:row_ptr[r + 1]]``.
@@ -67,6 +63,8 @@ class EdgeList:
     check: bool = False
 
     def __post_init__(self) -> None:
+        check_shape(self.shape)
+        check_causal(self.shape, self.causal)
         self._check_parts()
         batch, _, n_queries, n_keys = self.shape
         for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
@@ -75,54 +73,44 @@ class EdgeList:
             self._check_every_edge()
 
     def _check_parts(self) -> None:
-        """Raises SbmtError where shapes, types or devices do not fit. Cost: O(1)."""
-        check_shape(self.shape)
-        check_causal(self.shape, self.causal)
-        batch, heads, n_queries, _ = self.shape
-        for name in ("row_ptr", "keys", "multiplicity"):
-            if not isinstance(part := getattr(self, name), Tensor) and (name != "multiplicity" or part is not None):
-                raise SbmtError(f"{name} as a tensor", type(part).__name__, "convert it with torch.as_tensor(…)")
-        if self.row_ptr.device != self.keys.device:
-            raise SbmtError(f"row_ptr on {self.keys.device}, as the keys", self.row_ptr.device, "move one of them")
-        rows = batch * heads * n_queries
-        if self.row_ptr.dtype != torch.int64 or self.keys.dtype != torch.int64:
-            got = f"{self.row_ptr.dtype} and {self.keys.dtype}"
-            raise SbmtError("row_ptr and keys of dtype int64", got, "convert them with .long()")
-        if self.row_ptr.shape != (rows + 1,):
+        """Raises SbmtError where types, devices or lengths do not fit. Cost: O(1)."""
+        row_ptr, keys, many = self.row_ptr, self.keys, self.multiplicity
+        for name, part in (("row_ptr", row_ptr), ("keys", keys)):
+            if not isinstance(part, Tensor) or part.dtype != torch.int64:
+                raise SbmtError(f"{name} as an int64 tensor", describe(part), "convert it with .long()")
+        if row_ptr.device != keys.device:
+            raise SbmtError(f"row_ptr on {keys.device}, as the keys", row_ptr.device, "move one of them")
+        n_rows = prod(self.shape[:3])
+        if row_ptr.shape != (n_rows + 1,):
             do = "give one entry per row, and one more at the end"
-            raise SbmtError(f"row_ptr of length {rows + 1}", tuple(self.row_ptr.shape), do)
-        if self.keys.dim() != 1 or int(self.row_ptr[-1]) != self.keys.numel():
-            got = f"row_ptr[-1] = {int(self.row_ptr[-1])} for {tuple(self.keys.shape)} keys"
+            raise SbmtError(f"row_ptr of length {n_rows + 1}", tuple(row_ptr.shape), do)
+        if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
+            got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
-        many = self.multiplicity
-        if many is not None and (many.shape != self.keys.shape or many.is_floating_point()):
-            got = f"{many.dtype} {tuple(many.shape)}"
-            raise SbmtError("one integer per edge as multiplicity", got, "give as many as keys")
+        if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
+            raise SbmtError("one integer per edge as multiplicity", describe(many), "give as many as keys")
 
     def _check_every_edge(self) -> None:
         """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
-            raise SbmtError(
-                "row_ptr that starts at 0 and never decreases", "one that does not", "build it with a cumulative sum"
-            )
+            got = f"a start of {int(self.row_ptr[0])} and a smallest step of {int(self.degrees().min())}"
+            raise SbmtError("row_ptr that starts at 0 and never decreases", got, "build it with a cumulative sum")
         if self.n_edges == 0:
             return
         _, heads, n_queries, n_keys = self.shape
         rows = self.rows()
         if int(self.keys.min()) < 0 or int(self.keys.max()) >= n_keys:
-            got = f"from {int(self.keys.min())} to {int(self.keys.max())}"
-            raise SbmtError(f"keys in [0, {n_keys})", got, "count keys within their head")
-        if bool(((self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
-            raise SbmtError("strictly ascending keys in every row", "a row that is not", "sort and merge each row")
-        example = rows // (n_queries * heads)
-        for name, mask, token in (
-            ("query", self.query_mask, rows % n_queries),
-            ("key", self.key_mask, self.keys),
-        ):
+            got = f"keys from {int(self.keys.min())} to {int(self.keys.max())}"
+            raise SbmtError(f"keys in [0, {n_keys})", got, "number keys within their head")
+        if bool((is_unsorted := (self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
+            got = f"others in row {int(rows[1:][is_unsorted][0])}"
+            raise SbmtError("strictly ascending keys in every row", got, "sort the row and drop repeated keys")
+        example, query = rows // (n_queries * heads), rows % n_queries
+        for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
             if mask is not None and not bool(mask[example, token].all()):
-                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "mask it first")
-        if self.causal and bool((self.keys > rows % n_queries + n_keys - n_queries).any()):
-            raise SbmtError("edges to keys that are not later than the query", "one to a later key", "leave it out")
+                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "leave it out")
+        if self.causal and bool((self.keys > query + self.offset).any()):
+            raise SbmtError("edges to keys that are not later than the query", "an edge to a later key", "leave it out")
 
     @staticmethod
     def from_cells(
@@ -136,13 +124,12 @@ class EdgeList:
         """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
         check_shape(shape)
         if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
-            got = f"{cells.dtype} {tuple(cells.shape)}" if isinstance(cells, Tensor) else type(cells).__name__
-            raise SbmtError("cells as an int64 tensor (n_edges,)", got, "number them as EdgeList.cells does")
+            do = "number them as EdgeList.cells does"
+            raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), do)
         if cells.numel() and int(cells[0]) < 0:
             raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
-        batch, heads, n_queries, n_keys = shape
-        row_ptr = first_of_rows(cells, batch * heads * n_queries, n_keys)
-        return EdgeList(row_ptr, cells % n_keys, shape, query_mask, key_mask, causal, multiplicity)
+        row_ptr = torch.searchsorted(cells, shape[3] * torch.arange(prod(shape[:3]) + 1, device=cells.device))
+        return EdgeList(row_ptr, cells % shape[3], shape, query_mask, key_mask, causal, multiplicity)
 
     @staticmethod
     def from_dense(
@@ -162,17 +149,17 @@ class EdgeList:
                 although ``causal``.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
-            got = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-            raise SbmtError("a bool mask (batch, heads, n_queries, n_keys)", got, "convert it with .bool()")
+            expected = "a bool mask (batch, heads, n_queries, n_keys)"
+            raise SbmtError(expected, describe(mask), "convert it with .bool()")
         batch, heads, n_queries, n_keys = mask.shape
         shape = (batch, heads, n_queries, n_keys)
         edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask, causal)
         return replace(edges, check=True) if causal or any(m is not None for m in (query_mask, key_mask)) else edges
 
     @property
-    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are to choose from."""
-        return self.query_mask, self.key_mask, self.causal
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where it is."""
+        return self.keys.device
 
     @property
     def n_edges(self) -> int:
@@ -184,18 +171,13 @@ class EdgeList:
         """Number of cells of the dense mask, padding included."""
         return prod(self.shape)
 
-    @cached_property
-    def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64; none to later keys if the mask is causal."""
-        return count_pairs(self.shape, *self.masks, self.row_ptr.device)
-
     def degrees(self) -> Int[Tensor, " rows"]:
         """Number of edges of each row."""
         return self.row_ptr.diff()
 
     def rows(self) -> Int[Tensor, " n_edges"]:
         """The flattened row of each edge."""
-        row = torch.arange(self.row_ptr.numel() - 1, device=self.keys.device)
+        row = torch.arange(self.row_ptr.numel() - 1, device=self.device)
         return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
 
     def key_rows(self) -> Int[Tensor, " n_edges"]:
@@ -209,13 +191,17 @@ class EdgeList:
 
     def density(self) -> Float[Tensor, "batch heads"]:
         """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
-        batch, heads, n_queries, _ = self.shape
-        counts = self.row_ptr[::n_queries].diff().view(batch, heads)
+        counts = self.row_ptr[:: self.shape[2]].diff().view(self.shape[:2])
         return share_of_pairs(counts, self.shape, *self.masks)
+
+    def mean_over_pairs(self, per_edge: Float[Tensor, " n_edges"]) -> Float[Tensor, "batch heads"]:
+        """The sum of a number per edge over the number of real pairs, ``(batch, heads)``; 0 where there are none."""
+        totals = torch.segment_reduce(per_edge, "sum", offsets=self.row_ptr[:: self.shape[2]])
+        return share_of_pairs(totals.view(self.shape[:2]), self.shape, *self.masks)
 
     def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
         """The mask as a dense boolean tensor; O(n²) memory."""
-        mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.keys.device)
+        mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.device)
         mask[self.cells()] = True
         return mask.view(self.shape)
 
@@ -232,48 +218,13 @@ class EdgeList:
         from scipy.sparse import csr_array
 
         batch, heads, n_queries, n_keys = self.shape
-        is_there = [isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))]
-        if not all(is_there):
+        if not all(isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))):
             raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "pick one that exists")
         first = (example * heads + head) * n_queries
         row_ptr = self.row_ptr[first : first + n_queries + 1].cpu()
         keys = self.keys[int(row_ptr[0]) : int(row_ptr[-1])].cpu().numpy()
         ones = torch.ones(keys.size, dtype=torch.bool).numpy()
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
-
-    def to_block_mask(self, block_size: int = 128, order: tuple[Tensor, Tensor] | None = None) -> "BlockMask":
-        """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`.
-
-        FlexAttention reads whole blocks of pairs and skips those without an edge. Edges of sampled masks lie scattered,
-        so that few blocks are empty until tokens stand in the order of their clusters.
-
-        Args:
-            block_size: Pairs that a block holds along either axis.
-            order: Orders of queries and keys, int64 ``(batch, heads, n_queries)`` and ``(batch, heads, n_keys)``, such
-                as :meth:`sbmt.BlockModel.cluster_order` gives: the token at each place. Queries, keys and values must
-                then be taken in these orders, too.
-
-        Cost: O(edges · log edges), block_size² / 8 bytes for each block with an edge, and the lists of blocks, of which
-        there are n_queries · n_keys / block_size² a head.
-
-        Example:
-            >>> edges = EdgeList.from_dense(torch.rand(1, 2, 64, 64) < 0.05)
-            >>> order = torch.rand(1, 2, 64).argsort(-1)
-            >>> blocks = edges.to_block_mask(16, (order, order))
-            >>> query, key, value = (torch.take_along_dim(torch.randn(1, 2, 64, 8), order[..., None], 2) for _ in "qkv")
-            >>> values = torch.compile(flex_attention)(query, key, value, block_mask=blocks)  # doctest: +SKIP
-            >>> torch.take_along_dim(values, order.argsort(-1)[..., None], 2)  # as tokens stood  # doctest: +SKIP
-
-        Raises:
-            SbmtError: If the block size is below 1, or an order is not one.
-        """
-        rows, keys = self.rows(), self.keys
-        if order is not None:
-            batch, heads, n_queries, n_keys = self.shape
-            query_place = places("queries", order[0], (batch, heads, n_queries))
-            key_place = places("keys", order[1], (batch, heads, n_keys))
-            rows, keys = query_place[rows], key_place[self.key_rows()] % n_keys
-        return block_mask(rows, keys, self.shape, block_size)
 
     def union(self, other: "EdgeList") -> "EdgeList":
         """Edges of either; multiplicities are dropped.
@@ -287,16 +238,34 @@ class EdgeList:
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
         if self.shape != other.shape:
             raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
-        if self.causal != other.causal:
-            raise SbmtError("two causal graphs, or none", "one", "build both with the same causal=")
-        for name in ("query_mask", "key_mask"):
+        for name in ("query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if (mine is None) != (theirs is None) or (mine is not None and not torch.equal(mine, theirs)):
-                raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same masks")
+            is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine is theirs
+            if not is_same:
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same one")
         return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, *self.masks)
 
+    def to_block_mask(self, block_size: int = 128) -> "BlockMask":
+        """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
+
+        FlexAttention reads whole blocks of pairs and skips those without an edge; edges of sampled masks lie scattered.
+
+        Raises:
+            SbmtError: If the block size is below 1.
+        """
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        check_sizes(block_size=block_size)
+        mask = self.to_dense()
+
+        def is_edge(example: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return mask[example, head, query, key]
+
+        unchecked = inspect.unwrap(is_edge)  # what checks shapes at run time cannot be traced
+        return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
+
     def with_self_loops(self) -> "EdgeList":
-        """These edges and (i, i) for every real token; see :meth:`with_window`."""
+        """These edges and (i, i) for every real token: a window of 0."""
         return self.with_window(0)
 
     def with_window(self, window: int) -> "EdgeList":
@@ -309,21 +278,30 @@ class EdgeList:
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)
-        near = window_cells(self.shape, window // 2, *self.masks, self.keys.device)
+        batch, heads, n_queries, n_keys = self.shape
+        reach, device = min(window // 2, n_keys - 1), self.keys.device
+        query = torch.arange(n_queries, device=device)[:, None]
+        key = query + self.offset + torch.arange(-reach, 1 if self.causal else reach + 1, device=device)
+        is_edge = ((key >= 0) & (key < n_keys)).expand(batch, heads, n_queries, -1)
+        for mask, token in ((self.query_mask, query.expand_as(key)), (self.key_mask, key.clamp(0, n_keys - 1))):
+            if mask is not None:
+                is_edge = is_edge & mask[:, token][:, None]
+        rows = torch.arange(batch * heads * n_queries, device=device).view(batch, heads, n_queries, 1)
+        near = (rows * n_keys + key)[is_edge]
         return EdgeList.from_cells(merge(near, self.cells()), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
-        batch, heads, n_queries, n_keys = self.shape
-        offset = n_keys - n_queries if self.causal else 0
-        query = torch.arange(offset, offset + n_queries, device=self.keys.device).repeat(batch * heads)
+        batch, heads, n_queries, _ = self.shape
+        offset = self.offset if self.causal else 0
+        query = torch.arange(offset, offset + n_queries, device=self.device).repeat(batch * heads)
         return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
-        given = self.query_mask, self.key_mask, self.multiplicity
-        queries, keys, many = (None if t is None else t.to(device) for t in given)
-        return EdgeList(self.row_ptr.to(device), self.keys.to(device), self.shape, queries, keys, self.causal, many)
+        names = ("row_ptr", "keys", "query_mask", "key_mask", "multiplicity")
+        parts = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: part.to(device) for name, part in parts.items() if part is not None}, check=False)
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges}{', causal' * self.causal})"

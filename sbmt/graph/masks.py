@@ -1,39 +1,36 @@
 """Masks as plain tensors: which tokens are real, and the arithmetic of edge lists behind :class:`sbmt.EdgeList`."""
 
+from functools import cached_property
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, describe
 
+Shape = tuple[int, int, int, int]
+"""``(batch, heads, n_queries, n_keys)``."""
+
 
 def check_shape(shape: object) -> None:
     """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
-    is_shape = isinstance(shape, tuple) and len(shape) == 4
-    if not isinstance(shape, tuple) or not is_shape or not all(type(n) is int for n in shape):
+    if not isinstance(shape, tuple) or len(shape) != 4 or not all(type(n) is int for n in shape):
         raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give a tuple of four integers")
     if min(shape) < 1:
         raise SbmtError("at least one example, head, query and key", shape, "leave empty sequences out")
 
 
 def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
-    """``mask`` expanded to ``(batch, n)``.
-
-    Args:
-        name: What the error message calls the mask.
-        mask: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
-        batch: Number of examples.
-        n: Number of tokens.
-        device: The device that the mask must be on; None = any.
+    """``mask`` expanded to ``(batch, n)``: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
 
     Raises:
-        SbmtError: If the mask is not boolean, cannot be expanded, or is on another device.
+        SbmtError: If the mask is not boolean, cannot be expanded, or is not on the device, if one is given.
     """
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise SbmtError(f"{name} as a bool tensor, True = real token", got, "compare the ids with the padding id")
+        do = "compare the ids with the padding id"
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), do)
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:
@@ -41,7 +38,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     return mask.expand(batch, n)
 
 
-def check_as_many_keys(shape: tuple[int, int, int, int], causal: bool = False) -> None:
+def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
     """Raises SbmtError unless queries and keys can be the same tokens: as many, or the last ones if causal."""
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
@@ -49,11 +46,8 @@ def check_as_many_keys(shape: tuple[int, int, int, int], causal: bool = False) -
         raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
 
 
-def check_causal(shape: tuple[int, int, int, int], causal: bool) -> None:
-    """Raises SbmtError unless the mask is not causal, or no query stands before all keys.
-
-    Where there are fewer queries than keys, they are the last ones: query i stands at position i + n_keys - n_queries.
-    """
+def check_causal(shape: Shape, causal: bool) -> None:
+    """Raises SbmtError on more queries than keys in a causal mask, whose queries stand where the last keys do."""
     if not isinstance(causal, bool):
         raise SbmtError("causal as True or False", describe(causal), "True lets no query read a later key")
     if causal and shape[2] > shape[3]:
@@ -62,11 +56,7 @@ def check_causal(shape: tuple[int, int, int, int], causal: bool) -> None:
 
 
 def count_pairs(
-    shape: tuple[int, int, int, int],
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    causal: bool,
-    device: torch.device,
+    shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool, device: torch.device
 ) -> Int[Tensor, " batch"]:
     """Real query-key pairs of each example, int64; with ``causal`` those whose key is not later than the query."""
     batch, _, n_queries, n_keys = shape
@@ -80,11 +70,7 @@ def count_pairs(
 
 
 def share_of_pairs(
-    totals: Tensor,
-    shape: tuple[int, int, int, int],
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    causal: bool = False,
+    totals: Tensor, shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool = False
 ) -> Float[Tensor, "batch heads"]:
     """What is summed up in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
     if not totals.is_floating_point():
@@ -92,6 +78,31 @@ def share_of_pairs(
     if query_mask is None and key_mask is None and not causal:
         return totals / max(shape[2] * shape[3], 1)
     return totals / count_pairs(shape, query_mask, key_mask, causal, totals.device).clamp(min=1)[:, None]
+
+
+class TokenPairs:
+    """What edge lists and block models are about: all pairs of real tokens, but for later keys if they are causal."""
+
+    shape: Shape
+    query_mask: Tensor | None
+    key_mask: Tensor | None
+    causal: bool
+    device: torch.device
+
+    @property
+    def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
+        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are."""
+        return self.query_mask, self.key_mask, self.causal
+
+    @property
+    def offset(self) -> int:
+        """How many keys come before the first query's own, which matters to causal masks."""
+        return self.shape[3] - self.shape[2]
+
+    @cached_property
+    def n_pairs(self) -> Int[Tensor, " batch"]:
+        """Real query-key pairs of each example, int64; none to later keys if causal."""
+        return count_pairs(self.shape, *self.masks, self.device)
 
 
 def zero_padding(
@@ -102,11 +113,6 @@ def zero_padding(
     Multiplying by a weight of zero would not do: 0 · NaN is NaN.
     """
     return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)
-
-
-def first_of_rows(cells: Int[Tensor, " n"], n_rows: int, n_keys: int) -> Int[Tensor, " rows_plus_1"]:
-    """``row_ptr`` of ascending cells. Cost: O(n · log(edges)), without any wait for a GPU."""
-    return torch.searchsorted(cells, n_keys * torch.arange(n_rows + 1, device=cells.device))
 
 
 def merge(first: Int[Tensor, " n"], second: Int[Tensor, " m"]) -> Int[Tensor, " n_edges"]:
@@ -121,27 +127,3 @@ def merge(first: Int[Tensor, " n"], second: Int[Tensor, " m"]) -> Int[Tensor, " 
     united = torch.empty_like(is_first, dtype=torch.int64)
     united[is_first], united[place] = first, second[is_new]
     return united
-
-
-def window_cells(
-    shape: tuple[int, int, int, int],
-    reach: int,
-    query_mask: Tensor | None,
-    key_mask: Tensor | None,
-    causal: bool,
-    device: torch.device,
-) -> Int[Tensor, " n_edges"]:
-    """The cells of all pairs of real tokens with |i − j| ≤ reach, ascending; with ``causal`` those with j ≤ i.
-
-    Cost: O(n · reach) per graph.
-    """
-    batch, heads, n_queries, n_keys = shape
-    reach = min(reach, n_keys - 1)
-    query = torch.arange(n_queries, device=device)[:, None]
-    key = query + n_keys - n_queries + torch.arange(-reach, 1 if causal else reach + 1, device=device)
-    is_inside = ((key >= 0) & (key < n_keys)).expand(batch, heads, n_queries, -1)
-    for mask, token in ((query_mask, query.expand_as(key)), (key_mask, key.clamp(0, n_keys - 1))):
-        if mask is not None:
-            is_inside = is_inside & mask[:, token][:, None]
-    rows = torch.arange(batch * heads * n_queries, device=device).view(batch, heads, n_queries, 1)
-    return (rows * n_keys + key)[is_inside]

@@ -1,10 +1,10 @@
-"""Fixed masks as edge lists: windows, self-loops and all pairs, restricted to real tokens."""
+"""Fixed masks as edge lists: windows and all pairs, restricted to real tokens."""
 
 import torch
 from torch import Tensor
 
-from sbmt.graph.edges import EdgeList, check_window
-from sbmt.graph.masks import check_as_many_keys, check_causal, check_mask, check_shape, window_cells
+from sbmt.graph.edges import EdgeList
+from sbmt.graph.masks import check_shape
 
 
 def sliding_window(
@@ -20,7 +20,7 @@ def sliding_window(
 
     Args:
         shape: ``(batch, heads, n, n)``.
-        window: Width w ≥ 0. The paper's GLUE models use 64.
+        window: Width w ≥ 0; 0 means self-loops. The paper's GLUE models use 64.
         query_mask: bool ``(batch, n)``, True = real token.
         key_mask: bool ``(batch, n)``, True = real token.
         causal: Whether a token attends none that comes after it.
@@ -39,28 +39,9 @@ def sliding_window(
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
     check_shape(shape)
-    check_causal(shape, causal)
-    check_as_many_keys(shape, causal)
-    check_window(window)
-    batch, _, n_queries, n_keys = shape
-    device = torch.device(device)
-    query_mask, key_mask = (
-        None if (mask := check_mask(name, given, batch, n)) is None else mask.to(device)
-        for name, given, n in (("query_mask", query_mask, n_queries), ("key_mask", key_mask, n_keys))
-    )
-    cells = window_cells(shape, window // 2, query_mask, key_mask, causal, device)
-    return EdgeList.from_cells(cells, shape, query_mask, key_mask, causal)
-
-
-def self_loops(
-    shape: tuple[int, int, int, int],
-    query_mask: Tensor | None = None,
-    key_mask: Tensor | None = None,
-    *,
-    device: torch.device | str = "cpu",
-) -> EdgeList:
-    """Every real token attends itself: the window of width 0."""
-    return sliding_window(shape, 0, query_mask, key_mask, device=device)
+    queries, keys = (mask.to(device) if isinstance(mask, Tensor) else mask for mask in (query_mask, key_mask))
+    nothing = torch.empty(0, dtype=torch.int64, device=device)
+    return EdgeList.from_cells(nothing, shape, queries, keys, causal).with_window(window)
 
 
 def all_pairs(
@@ -87,7 +68,6 @@ def all_pairs(
         tensor([0, 2, 0, 2])
     """
     check_shape(shape)
-    check_causal(shape, causal)
     pairs = torch.ones(shape, dtype=torch.bool, device=device)
     if causal:
         pairs = pairs.tril(shape[3] - shape[2])

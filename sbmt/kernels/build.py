@@ -64,9 +64,14 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     real = C_TYPES[dtype]
     ffi = FFI()
     ffi.cdef(f"typedef {real} real;\n" + (SOURCES / "loops.h").read_text("utf-8"))
-    command = [*(compiler() or ()), *_for_this_processor(), *_FLAGS, f"-DSBMT_REAL={real}"]
-    hashed = hashlib.sha256("\n".join([platform.platform(), *command]).encode())
-    hashed.update(_run([*command[: -len(_FLAGS) - 1], "-dM", "-E", "-x", "c++", os.devnull]))  # compiler and processor
+    start = [*(compiler() or ()), "-march=native"]
+    about = [*"-dM -E -x c++".split(), os.devnull]  # asks about compiler and processor
+    try:
+        told = _run([*start, *about])
+    except SbmtError:  # some compilers do not know that flag
+        told = _run([*(start := start[:-1]), *about])
+    command = [*start, *_FLAGS, f"-DSBMT_REAL={real}"]
+    hashed = hashlib.sha256("\n".join([platform.platform(), *command]).encode() + told)
     for source in sorted(SOURCES.iterdir()):
         hashed.update(source.read_bytes())
     name = f"loops-{hashed.hexdigest()[:20]}.so"
@@ -87,15 +92,6 @@ def _compile(command: list[str], folder: Path) -> Path:
     sources = (str(source) for source in sorted(SOURCES.glob("*.cpp")))
     _run([*command, *sources, "-o", str(made), "-L", str(_TORCH / "lib"), "-ltorch_cpu"])
     return made
-
-
-def _for_this_processor() -> list[str]:
-    flag = "-march=native"
-    try:
-        _run([*(compiler() or ()), flag, "-E", "-x", "c++", os.devnull])
-    except SbmtError:  # some compilers do not know it
-        return []
-    return [flag]
 
 
 def _run(command: list[str]) -> bytes:

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.library import CustomOpDef, custom_op
+from torch.library import Library, custom_op
 
 from sbmt.kernels.build import C_TYPES, compiler, library
-from sbmt.types import not_compiled
+from sbmt.types import is_fake, not_compiled
+
+Count = Any  # int, or what stands for one where shapes are dynamic
+_KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels registered
 
 
 def can_run_on(device: torch.device) -> bool:
@@ -27,111 +30,10 @@ class Ranges(NamedTuple):
     number: int
 
 
-class Mask(NamedTuple):
-    """The edges of all graphs."""
-
-    n_queries: int
-    n_keys: int
-    n_heads: int
-    row_ptr: Tensor
-    keys: Tensor
-
-
-class Inputs(NamedTuple):
-    """What attention takes."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    bias: Tensor | None
-    gate: Tensor | None
-    sink: Tensor | None
-    scale: Tensor | None
-    d: int
-    d_value: int
-    is_score_rule: bool
-
-
-class Crossed(NamedTuple):
-    """Memberships of tokens in two parts of each partition, and the blocks of each head."""
-
-    query_part: Tensor
-    key_part: Tensor
-    query_weight: Tensor
-    key_weight: Tensor
-    blocks: Tensor
-    n_partitions: int
-    size: int
-
-
-class Drawing(NamedTuple):
-    """Between which tokens edges are drawn, from which stream, and how close ones are always joined.
-
-    ``offset`` is the place of the first query in a causal mask, and −1 in all others.
-    """
-
-    n_queries: int
-    n_keys: int
-    n_heads: int
-    query_mask: Tensor
-    key_mask: Tensor
-    seed: int
-    first_example: int
-    reach: int
-    offset: int
-
-
-def call(name: str, dtype: torch.dtype, *arguments: Any) -> None:
-    """Calls the loop ``name`` of :file:`loops/loops.h`.
-
-    Args:
-        name: Its name.
-        dtype: Of its numbers: float32 or float64.
-        arguments: Its arguments; structs are the tuples above. Loops write to contiguous tensors.
-    """
-    ffi, loops = library(dtype)
-    used: list[Any] = []  # as long as the loop runs
-
-    def in_c(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            used.append(value := value.detach().contiguous())
-            return ffi.cast(f"{C_TYPES[value.dtype]} *", value.data_ptr())
-        if isinstance(value, tuple):
-            used.append(value := ffi.new(f"{type(value).__name__} *", [in_c(field) for field in value]))
-            return value
-        return ffi.NULL if value is None else value
-
-    getattr(loops, name)(*(in_c(argument) for argument in arguments))
-
-
-def drawn(name: str, dtype: torch.dtype, ranges: Ranges, *arguments: Any, degrees: Tensor) -> Tensor:
-    """The keys of the edges that a loop draws; it writes each row's number of them to ``degrees``.
-
-    Raises:
-        MemoryError: If there is not enough memory.
-    """
-    ffi, loops = library(dtype)
-    pointers = ffi.new("int64_t *[]", ranges.number)
-    try:
-        call(name, dtype, ranges, *arguments, degrees, pointers)
-        if ffi.NULL in list(pointers):
-            raise MemoryError("out of memory: edges could not be drawn")
-        keys = [torch.empty(0, dtype=torch.int64, device="cpu")]
-        for i, pointer in enumerate(pointers):
-            if n_bytes := 8 * int(degrees[ranges.ends[i] : ranges.ends[i + 1]].sum()):
-                keys.append(torch.frombuffer(ffi.buffer(pointer, n_bytes), dtype=torch.int64))
-        return torch.cat(keys)
-    finally:
-        for pointer in pointers:
-            loops.release(pointer)
-
-
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
-    """Ranges of rows, at most one for each thread, that cost about the same; one alone where all cost little.
+    """Ranges of rows, at most one for each thread, that cost about the same, and at least so much.
 
-    Args:
-        costs: What the rows cost up to each of them, ascending from 0: one number more than rows.
-        least: A range costs at least so much.
+    ``costs`` is what the rows cost up to each of them, ascending from 0: one number more than rows.
     """
     n_rows = costs.numel() - 1
     number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
@@ -141,64 +43,120 @@ def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
     return Ranges(ends, number)
 
 
-def by_edges(row_ptr: Tensor, step: int = 1) -> Ranges:
-    """Ranges of rows, or of graphs of ``step`` rows, with about as many edges each; a row counts as one more."""
-    return ranges_of(row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu"))
+def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
+    """The costs of rows, or of graphs of ``step`` rows: their edges, and as much as one more for each row."""
+    return row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu")
 
 
-def by_number(number: int, cost: int) -> Ranges:
-    """Ranges of ``number`` rows or graphs that cost so much each."""
-    return ranges_of(cost * torch.arange(number + 1, device="cpu"))
+def by_number(number: Count, cost: Count) -> Tensor:
+    """The costs of ``number`` rows or graphs that cost so much each."""
+    return cost * torch.arange(number + 1, device="cpu")
 
 
-def operator(function: Callable[..., Any]) -> CustomOpDef:
-    """Registers a function of CPU tensors as ``sbmt::`` and its name.
+def call(name: str, costs: Tensor, *arguments: Any) -> None:
+    """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no numbers.
+
+    What follows the ranges are tuples for structs, and contiguous tensors for what the loop writes to.
+    """
+    if not any(is_fake(x) for x in _tensors(arguments)):
+        _run(name, ranges_of(costs), *arguments)
+
+
+def _tensors(arguments: Any) -> list[Tensor]:
+    """All tensors among the arguments and in their tuples."""
+    fields = (x for argument in arguments for x in (argument if isinstance(argument, tuple) else (argument,)))
+    return [x for x in fields if isinstance(x, Tensor)]
+
+
+def _dtype(arguments: Any) -> torch.dtype:
+    """The type of their numbers, for which loops are built: float32 or float64."""
+    return next(x.dtype for x in _tensors(arguments) if x.is_floating_point())
+
+
+def _run(name: str, *arguments: Any) -> None:
+    ffi, loops = library(_dtype(arguments))
+    loop, used = getattr(loops, name), []  # what is used has to live as long as the loop runs
+
+    def in_c(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            used.append(value := value.detach().contiguous())
+            return ffi.cast(f"{C_TYPES[value.dtype]} *", value.data_ptr())
+        return ffi.NULL if value is None else value
+
+    given = []
+    for kind, value in zip(ffi.typeof(loop).args, arguments, strict=True):
+        if isinstance(value, tuple):
+            used.append(value := ffi.new(kind, [in_c(field) for field in value]))
+        given.append(in_c(value))
+    loop(*given)
+
+
+def operator(function: Callable[..., Any]) -> Any:
+    """Registers a function of CPU tensors as ``sbmt::`` and its name; of tensors without numbers it finds the shapes.
 
     The kernel is entered without ``device_types="cpu"``, whose kernels import torch's compiler when they are first
     called, which takes as long as importing torch.
     """
     name = f"sbmt::{function.__name__}"
     defined = custom_op(name, function, mutates_args=(), device_types=())
-    torch.library.impl(name, "cpu", not_compiled(function), lib=defined._lib)
+    torch.library.impl(name, "cpu", not_compiled(function), lib=_KERNELS)
+    defined.register_fake(function)
     return defined
 
 
-def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> Mask:
-    return Mask(query.shape[2], key.shape[2], query.shape[1], row_ptr, keys)
+def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Any, ...]:
+    """The struct ``Mask``."""
+    return query.shape[2], key.shape[2], query.shape[1], row_ptr, keys
 
 
-def _crossed(query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor) -> Crossed:
-    return Crossed(query_part, part, query_weight, weight, blocks, part.shape[3] // 2, blocks.shape[2])
+def _crossed(query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor) -> tuple[Any, ...]:
+    """The struct ``Crossed``."""
+    return query_part, part, query_weight, weight, blocks, part.shape[3] // 2, blocks.shape[2]
 
 
 def _zeros(*tensors: Tensor) -> list[Tensor]:
     return [torch.zeros_like(t, memory_format=torch.contiguous_format) for t in tensors]
 
 
+# --- drawing ---
+
+
 def _draw(
-    name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], dtype: torch.dtype,
-    seed: int, first_example: int, reach: int, offset: int, *kept: Any,
+    name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], seed: int, first_example: int,
+    reach: int, offset: Count, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Calls a loop that draws; returns ``row_ptr`` and ``keys``. Threads share no graph if something is kept of it."""
+    """Calls a loop that draws; returns ``row_ptr`` and ``keys``. Threads share no graph if something is kept of it.
+
+    Raises:
+        MemoryError: If there is not enough memory.
+    """
     batch, heads, n_queries, _ = query.shape
     n_keys = key.shape[2]
+    row_ptr = torch.zeros(batch * heads * n_queries + 1, dtype=torch.int64, device="cpu")
+    if is_fake(query):
+        return row_ptr, row_ptr.new_empty(torch.library.get_ctx().new_dynamic_size())
     query_mask, key_mask = (
         torch.ones(batch, n, dtype=torch.bool, device="cpu") if mask is None else mask
         for mask, n in zip(masks, (n_queries, n_keys), strict=True)
     )
-    row_ptr = torch.zeros(batch * heads * n_queries + 1, dtype=torch.int64, device="cpu")
-    step = n_queries if any(kept) else 1
-    ends, number = by_number((row_ptr.numel() - 1) // step, 16 * step)
-    drawing = Drawing(n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach, offset)
-    keys = drawn(name, dtype, Ranges(step * ends, number), *model, drawing, *kept, degrees=row_ptr[1:])
-    return torch.cumsum(row_ptr, 0, out=row_ptr), keys
-
-
-def _fake_draw(query: Tensor) -> tuple[Tensor, Tensor]:
-    n_edges = torch.library.get_ctx().new_dynamic_size()
-    batch, heads, n_queries, _ = query.shape
-    row_ptr = query.new_empty(batch * heads * n_queries + 1, dtype=torch.int64)
-    return row_ptr, query.new_empty(n_edges, dtype=torch.int64)
+    drawing = n_queries, n_keys, heads, query_mask, key_mask, seed, first_example, reach, offset
+    step, degrees = n_queries if any(kept) else 1, row_ptr[1:]
+    ends, number = ranges_of(by_number(degrees.numel() // step, 16 * step))
+    ranges = Ranges(step * ends, number)
+    ffi, loops = library(_dtype(model))
+    pointers = ffi.new("int64_t *[]", number)
+    try:
+        _run(name, ranges, *model, drawing, *kept, degrees, pointers)
+        if ffi.NULL in list(pointers):
+            raise MemoryError("out of memory: edges could not be drawn")
+        keys = [torch.empty(0, dtype=torch.int64, device="cpu")]
+        for i, pointer in enumerate(pointers):
+            if n_bytes := 8 * int(degrees[ranges.ends[i] : ranges.ends[i + 1]].sum()):
+                keys.append(torch.frombuffer(ffi.buffer(pointer, n_bytes), dtype=torch.int64))
+        return torch.cumsum(row_ptr, 0, out=row_ptr), torch.cat(keys)
+    finally:
+        for pointer in pointers:
+            loops.release(pointer)
 
 
 @operator
@@ -210,12 +168,7 @@ def draw_exact(
     model = [query, key, query.shape[3], is_poisson]
     masks = [query_mask, key_mask]
     offset = key.shape[2] - query.shape[2] if causal else -1
-    return _draw("draw_exact", model, query, key, masks, query.dtype, seed, first_example, reach, offset)
-
-
-@draw_exact.register_fake
-def _(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return _fake_draw(query)
+    return _draw("draw_exact", model, query, key, masks, seed, first_example, reach, offset)
 
 
 @operator
@@ -228,14 +181,9 @@ def draw_crossed(
     masks = [query_mask, key_mask]
     address = seed, first_example, reach
     if not causal:
-        return _draw("draw_crossed", model, query_part, part, masks, weight.dtype, *address, -1)
+        return _draw("draw_crossed", model, query_part, part, masks, *address, -1)
     offset = part.shape[2] - query_part.shape[2]
-    return _draw("draw_causal", model, query_part, part, masks, weight.dtype, *address, offset, None)
-
-
-@draw_crossed.register_fake
-def _(query_part: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return _fake_draw(query_part)
+    return _draw("draw_causal", model, query_part, part, masks, *address, offset, None)
 
 
 def remember(batch: int, heads: int, blocks: Tensor) -> Any:
@@ -257,16 +205,16 @@ def draw_next(
     """
     model = [_crossed(query_part, query_weight, blocks, part, weight), 0.0]
     address = seed, first_example, reach, offset
-    return _draw("draw_causal", model, query_part, part, [None, None], weight.dtype, *address, kept)
+    return _draw("draw_causal", model, query_part, part, [None, None], *address, kept)
 
 
 @operator
 def part_memberships(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The two parts of largest logit of each partition, int16, and their softmax; logits have their tokens last."""
     batch, heads, n_partitions, size, n = logits.shape
-    part, weight = _fake_memberships(logits)
-    ranges = by_number(batch * heads * n, 8)
-    call("part_memberships", logits.dtype, ranges, logits, n, n_partitions, size, part, weight)
+    shape = batch, heads, n, 2 * n_partitions
+    part, weight = logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
+    call("part_memberships", by_number(batch * heads * n, 8), logits, n, n_partitions, size, part, weight)
     return part, weight
 
 
@@ -276,14 +224,8 @@ def part_memberships_backward(grad: Tensor, part: Tensor, weight: Tensor, size: 
     batch, heads, n, n_chosen = part.shape
     out = weight.new_zeros(batch, heads, n_chosen // 2, size, n)
     sizes = n, n_chosen // 2, size
-    call("part_memberships_backward", grad.dtype, by_number(batch * heads * n, 8), grad, part, weight, *sizes, out)
+    call("part_memberships_backward", by_number(batch * heads * n, 8), grad, part, weight, *sizes, out)
     return out
-
-
-def _fake_memberships(logits: Tensor) -> tuple[Tensor, Tensor]:
-    batch, heads, n_partitions, _, n = logits.shape
-    shape = batch, heads, n, 2 * n_partitions
-    return logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
 
 
 def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -292,13 +234,8 @@ def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, T
     ctx.mark_non_differentiable(output[0])
 
 
-part_memberships.register_fake(_fake_memberships)
 part_memberships.register_autograd(
-    lambda ctx, _, grad: part_memberships_backward(grad, *ctx.saved_tensors, ctx.size),
-    setup_context=_save_memberships,
-)
-part_memberships_backward.register_fake(
-    lambda grad, part, weight, size: weight.new_empty(*weight.shape[:2], weight.shape[3] // 2, size, weight.shape[2])
+    lambda ctx, _, grad: part_memberships_backward(grad, *ctx.saved_tensors, ctx.size), setup_context=_save_memberships
 )
 
 
@@ -306,14 +243,9 @@ part_memberships_backward.register_fake(
 def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, n_queries: int, heads: int) -> Tensor:
     """A uniform for each edge, float64, that depends on its address alone."""
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
-    mask = Mask(n_queries, 0, heads, row_ptr, keys)
-    call("cell_uniforms", torch.float64, by_edges(row_ptr), mask, seed, first_example, out)
+    mask = n_queries, 0, heads, row_ptr, keys
+    call("cell_uniforms", by_edges(row_ptr), mask, seed, first_example, out)
     return out
-
-
-@cell_uniforms.register_fake
-def _(row_ptr: Tensor, keys: Tensor, *rest: Any) -> Tensor:
-    return keys.new_empty(keys.shape, dtype=torch.float64)
 
 
 # --- attention along edges ---
@@ -325,18 +257,12 @@ def attend(
     scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool, has_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Values ``(batch, heads, n_queries, d_value)`` and the edges' weights, empty unless ``has_weights``."""
-    inputs = Inputs(query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule)
+    inputs = query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule
     out = value.new_empty(*query.shape[:3], value.shape[3])
     weights = value.new_empty(keys.shape if has_weights else 0)
     mask = _mask(query, key, row_ptr, keys)
-    call("attend", query.dtype, by_edges(row_ptr), inputs, mask, out, weights if has_weights else None)
+    call("attend", by_edges(row_ptr), inputs, mask, out, weights if has_weights else None)
     return out, weights
-
-
-@attend.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    out = value.new_empty(*query.shape[:3], value.shape[3])
-    return out, value.new_empty(rest[5].shape if rest[-1] else 0)
 
 
 @operator
@@ -345,21 +271,15 @@ def attend_backward(
     gate: Tensor | None, sink: Tensor | None, scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of query, key, value, bias, gate and sink; empty for those of the last three that are missing."""
-    inputs = Inputs(query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule)
+    inputs = query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule
     batch, heads, n_queries, _ = query.shape
     to_query, to_key, to_value = _zeros(query, key, value)
     to_bias, to_gate = (query.new_empty(0 if t is None else keys.shape) for t in (bias, gate))
     to_sink = query.new_zeros(0 if sink is None else batch * heads)  # of each graph
     outputs = to_query, to_key, to_value, to_bias, to_gate, to_sink
-    mask, ranges = _mask(query, key, row_ptr, keys), by_edges(row_ptr, n_queries)
-    call("attend_backward", query.dtype, ranges, inputs, mask, grad_out, grad_weights, *outputs)
+    mask, costs = _mask(query, key, row_ptr, keys), by_edges(row_ptr, n_queries)
+    call("attend_backward", costs, inputs, mask, grad_out, grad_weights, *outputs)
     return *outputs[:5], to_sink if sink is None else to_sink.view(-1, heads).sum(0)
-
-
-@attend_backward.register_fake
-def _(grad_out: Tensor, grad_weights: Tensor | None, *inputs: Any) -> tuple[Tensor, ...]:
-    query, *_ = given = inputs[:6]
-    return tuple(query.new_empty(0 if t is None else t.shape) for t in given)
 
 
 def _save_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -388,7 +308,7 @@ def edge_dot(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> Tenso
     """⟨query_i, key_j⟩ for every edge (i, j)."""
     out = query.new_empty(keys.shape)
     mask = _mask(query, key, row_ptr, keys)
-    call("edge_dot", query.dtype, by_edges(row_ptr), query, key, query.shape[3], mask, out)
+    call("edge_dot", by_edges(row_ptr), query, key, query.shape[3], mask, out)
     return out
 
 
@@ -397,7 +317,7 @@ def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, row_ptr: Tensor,
     """Gradients of query and key."""
     to_query, to_key = _zeros(query, key)
     rest = query.shape[3], _mask(query, key, row_ptr, keys), to_query, to_key
-    call("edge_dot_backward", query.dtype, by_edges(row_ptr, query.shape[2]), grad, query, key, *rest)
+    call("edge_dot_backward", by_edges(row_ptr, query.shape[2]), grad, query, key, *rest)
     return to_query, to_key
 
 
@@ -409,7 +329,7 @@ def edge_rate(
     """The rate of every edge, from memberships in two parts of each partition and the heads' blocks."""
     out = weight.new_empty(keys.shape)
     model = _crossed(query_part, query_weight, blocks, part, weight)
-    call("edge_rate", weight.dtype, by_edges(row_ptr), model, _mask(query_part, part, row_ptr, keys), out)
+    call("edge_rate", by_edges(row_ptr), model, _mask(query_part, part, row_ptr, keys), out)
     return out
 
 
@@ -423,8 +343,8 @@ def edge_rate_backward(
     to_query, to_key = _zeros(query_weight, weight)
     to_blocks = blocks.new_zeros(batch * heads, *blocks.shape[1:])
     model, mask = _crossed(query_part, query_weight, blocks, part, weight), _mask(query_part, part, row_ptr, keys)
-    ranges = by_edges(row_ptr, query_part.shape[2])
-    call("edge_rate_backward", weight.dtype, ranges, model, mask, grad, to_query, to_blocks, to_key)
+    costs = by_edges(row_ptr, query_part.shape[2])
+    call("edge_rate_backward", costs, model, mask, grad, to_query, to_blocks, to_key)
     return to_query, to_blocks.unflatten(0, (batch, heads)).sum(0), to_key
 
 
@@ -433,7 +353,7 @@ def pair_totals(part: Tensor, weight: Tensor, size: int) -> Tensor:
     """How much the tokens of each graph are in every pair of parts, ``(batch, heads, groups, size, size)``."""
     batch, heads, n, n_chosen = part.shape
     out = weight.new_zeros(batch, heads, n_chosen // 4, size, size)
-    call("pair_totals", weight.dtype, by_number(batch * heads, n), part, weight, n, n_chosen // 2, size, out)
+    call("pair_totals", by_number(batch * heads, n), part, weight, n, n_chosen // 2, size, out)
     return out
 
 
@@ -443,18 +363,8 @@ def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, size: int) 
     batch, heads, n, n_chosen = part.shape
     (out,) = _zeros(weight)
     rest = part, weight, n, n_chosen // 2, size, out
-    call("pair_totals_backward", weight.dtype, by_number(batch * heads, n), grad, *rest)
+    call("pair_totals_backward", by_number(batch * heads, n), grad, *rest)
     return out
-
-
-edge_dot.register_fake(lambda query, key, row_ptr, keys: query.new_empty(keys.shape))
-edge_dot_backward.register_fake(lambda grad, query, key, *mask: (torch.empty_like(query), torch.empty_like(key)))
-edge_rate.register_fake(lambda part, weight, blocks, *rest: weight.new_empty(rest[-1].shape))
-edge_rate_backward.register_fake(
-    lambda grad, part, query, blocks, _, key, *mask: (*(torch.empty_like(t) for t in (query, blocks, key)),)
-)
-pair_totals.register_fake(lambda part, w, size: w.new_empty(*part.shape[:2], part.shape[3] // 4, size, size))
-pair_totals_backward.register_fake(lambda grad, part, weight, size: torch.empty_like(weight))
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

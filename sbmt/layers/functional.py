@@ -1,4 +1,4 @@
-"""SBM attention as a function: draw edges from a block model, gate or reweight them, and attend along them."""
+"""SBM attention as functions: draw edges from a block model, gate or reweight them, and attend along them."""
 
 from typing import Any, NamedTuple
 
@@ -6,20 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dispatch import (
-    attend_along,
-    check_attention_inputs,
-    check_attention_settings,
-    check_backend,
-    check_sink,
-    dropout_scale,
-)
-from sbmt.attention.inputs import EdgeTerms, GateRule
-from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density
-from sbmt.block_model.model import BlockModel, check_exploration, weigh_edges
+from sbmt.attention.cache import Cache
+from sbmt.attention.dispatch import attend_along, check_attention_inputs, check_backend, check_dropout, dropout_scale
+from sbmt.attention.inputs import EdgeTerms, GateRule, check_numbers
+from sbmt.block_model.crossed import CrossedModel
+from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density, weigh_edges
+from sbmt.block_model.model import BlockModel, check_exploration, probability, reweighting_bias
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.graph.edges import EdgeList, check_window, reach_of
 from sbmt.graph.patterns import all_pairs
+from sbmt.kernels.operators import can_run_on, draw_next, edge_rate, remember
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
 
@@ -50,6 +47,17 @@ class MaskSettings(NamedTuple):
     reweight: bool = False
     sink: Tensor | None = None
     is_dense: bool = False
+
+    def check(self, device: torch.device | None = None) -> None:
+        """Raises SbmtError unless all names are known, all numbers are in range, and the device has the backend."""
+        choose("sampler", self.sampler, SAMPLERS)
+        check_choice("gate_rule", self.gate_rule, GateRule)
+        if self.window is not None:
+            check_window(self.window)
+        check_dropout(self.dropout)
+        check_backend(self.backend, device)
+        check_learning(self.learning, self.edges_per_query)
+        check_exploration(self.exploration)
 
 
 def sbm_attention(
@@ -89,17 +97,11 @@ def sbm_attention(
     if unknown := [name for name in settings if name not in MaskSettings._fields]:
         raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "leave it out")
     chosen = MaskSettings(**settings)
-    causal = isinstance(block_model, BlockModel) and block_model.causal
-    check_attention_inputs(query, key, value, None if causal else chosen.window)
-    check_attention_settings(chosen.gate_rule, chosen.window, chosen.dropout)
-    check_learning(chosen.learning, chosen.edges_per_query)
-    if chosen.sink is not None:
-        check_sink(chosen.sink, query)
-    choose("sampler", chosen.sampler, SAMPLERS)
-    check_backend(chosen.backend, query.device)
-    check_exploration(chosen.exploration)
     if not isinstance(block_model, BlockModel):
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
+    check_attention_inputs(query, key, value, None if block_model.causal else chosen.window)
+    chosen.check(query.device)
+    check_numbers("sink", chosen.sink, query.shape[1], query.device)
     expected = (*query.shape[:3], key.shape[2])
     if block_model.shape != expected or block_model.device != query.device:
         got = f"{block_model.shape} on {block_model.device}"
@@ -128,9 +130,7 @@ def attend_through(
         edges = all_pairs(block_model.shape, *block_model.masks, device=query.device)
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
-    scale = None
-    if dropout:
-        scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype)
+    scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype) if dropout else None
 
     gate = bias = rate = None
     is_near = None if window is None else edges.is_near(window)
@@ -156,3 +156,38 @@ def attend_through(
         loss = fit_loss(block_model, edges, rate, weights, c, exploration, is_near)
     density = edges.density() if gate is None else sampled_density(edges, gate)
     return AttentionOutput(values, density, expected, edges if return_edges else None, loss)
+
+
+def attend_next(
+    layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: torch.Generator | None
+) -> AttentionOutput | None:
+    """Attention of an SBM layer's new tokens to those so far, from crossed memberships that the cache keeps by cluster.
+
+    None where it does not apply: for other memberships and samplers, and where there are no compiled loops.
+
+    Cost: O(edges · d + √k (d + groups)) a token and head, whatever the length of the context, but for the search within
+    a cluster, which takes the logarithm of it.
+    """
+    if layer.membership != "crossed" or layer.sampler != "exact" or not can_run_on(query.device):
+        return None
+    model = layer.block_model(query, key)
+    assert isinstance(model, CrossedModel)
+    query_part, query_weight, blocks, new_part, new_weight = model.factors
+    key, value, part, weight = cache.append(key, value, new_part, new_weight)
+    if cache.kept is None:
+        cache.kept = remember(query.shape[0], query.shape[1], blocks), blocks
+    kept, blocks = cache.kept  # before any training, rates depend on the number of keys: let the first call decide
+    offset, reach = cache.length - query.shape[2], reach_of(layer.window)
+    factors = query_part, query_weight, blocks, part, weight
+    first_example = number_examples(0, query.shape[0])
+    row_ptr, keys = draw_next(kept, *factors, offset, draw_seed(generator), first_example, reach)
+    edges = EdgeList(row_ptr, keys, (*query.shape[:3], key.shape[2]))
+    bias = None
+    if layer.reweight:
+        drawn_with = probability("poisson", edge_rate(*factors, row_ptr, keys))
+        place = offset + edges.rows() % query.shape[2]
+        bias = reweighting_bias(drawn_with.masked_fill(place - keys <= reach, 1.0))
+    values, _ = attend_along(query, key, value, edges, EdgeTerms(bias=bias, sink=layer.sink), layer.backend)
+    n_visible = torch.arange(offset + 1, cache.length + 1, device=query.device).sum()
+    density = edges.degrees().view(edges.shape[:3]).sum(2) / n_visible
+    return AttentionOutput(values, density, density, edges)

@@ -12,7 +12,7 @@ from sbmt.attention.cache import Cache, check_decoding
 from sbmt.errors import SbmtError, check_sizes, describe
 from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
-from sbmt.types import AttentionOutput, check_untransformed
+from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
 TransformHeads = Callable[..., tuple[Tensor, Tensor]]
 """From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with. When decoding,
@@ -22,7 +22,7 @@ TransformHeads = Callable[..., tuple[Tensor, Tensor]]
 class MultiHeadAttention(nn.Module):
     """Projects to heads, attends, projects back.
 
-    Parameter names, their layout and the argument order are those of
+    Parameter names, their layout and the order of the first arguments are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads as it is and gives
     the same outputs. Two things differ: the second result is an :class:`~sbmt.types.AttentionOutput` instead of a dense
     weight matrix, and a ``key_padding_mask`` leaves out the queries too if there are as many as keys. It can take the
@@ -33,10 +33,6 @@ class MultiHeadAttention(nn.Module):
         num_heads: Number of heads.
         dropout: On the attention weights while training, in [0, 1).
         bias: Whether the projections have one.
-        add_bias_kv: Refused: a learned key would stand outside the mask.
-        add_zero_attn: Refused, for the same reason.
-        kdim: Width of the keys: ``embed_dim`` or None, which means the same.
-        vdim: Width of the values: ``embed_dim`` or None.
         batch_first: Always True.
         device: Where the parameters are kept.
         dtype: Type of the parameters.
@@ -73,14 +69,10 @@ class MultiHeadAttention(nn.Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-        kdim: int | None = None,
-        vdim: int | None = None,
+        *,
         batch_first: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
-        *,
         attention: str = "sbm",
         has_tied_start: bool = False,
         transform_heads: TransformHeads | None = None,
@@ -88,19 +80,13 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(embed_dim=embed_dim, num_heads=num_heads)
-        for name, given in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
-            if given:
-                raise SbmtError(f"{name}=False, since the mask has no place for another key", given, "leave it out")
-        for name, width in (("kdim", kdim), ("vdim", vdim)):
-            if width not in (None, embed_dim):
-                raise SbmtError(f"{name}={embed_dim}, the width of the queries", width, "project to that width first")
         if not batch_first:
             raise SbmtError("batch_first=True", batch_first, "transpose the input: batch comes first")
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise SbmtError("dtype as a floating-point type", dtype, "such as torch.float32")
         if transform_heads is not None and not callable(transform_heads):
             do = "pass a function or a module of query and key heads"
-            raise SbmtError("transform_heads that can be called", type(transform_heads).__name__, do)
+            raise SbmtError("transform_heads that can be called", describe(transform_heads), do)
         if embed_dim % num_heads:
             raise SbmtError(f"embed_dim as a multiple of {num_heads} heads", embed_dim, "change one of the two")
         self.embed_dim, self.num_heads = embed_dim, num_heads
@@ -141,9 +127,8 @@ class MultiHeadAttention(nn.Module):
         key_padding_mask: Bool[Tensor, "batch n_keys"] | Float[Tensor, "batch n_keys"] | None = None,
         need_weights: bool = True,
         attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,
-        is_causal: bool = False,
         *,
+        is_causal: bool = False,
         query_padding_mask: Bool[Tensor, "batch n_queries"] | None = None,
         generator: torch.Generator | None = None,
         return_edges: bool = False,
@@ -160,7 +145,6 @@ class MultiHeadAttention(nn.Module):
             need_weights: Whether the second result is wanted.
             attn_mask: Refused, since the mask is what this layer infers, but for the causal mask in a causal layer:
                 PyTorch's own layers pass it on.
-            average_attn_weights: False is refused: there are no weights to return, for one head or for all.
             is_causal: Whether no query may attend a later key, which ``causal=True`` decides when the layer is built.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. A padded query's output is the output
                 projection's bias. It defaults to ``key_padding_mask`` if there are as many queries as keys, as in
@@ -179,16 +163,12 @@ class MultiHeadAttention(nn.Module):
             raise SbmtError("no attn_mask, since the mask is inferred", describe(attn_mask), do)
         if is_causal and not causal:
             raise SbmtError("a layer that was built with causal=True", "is_causal=True alone", "build it so")
-        if not average_attn_weights:
-            do = "look at the edges instead: return_edges=True"
-            raise SbmtError("average_attn_weights=True, since no weights are returned", average_attn_weights, do)
+        check_floating(query=query, key=key, value=value)
+        mine = self.in_proj_weight
         for name, x in (("query", query), ("key", key), ("value", value)):
-            if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != self.embed_dim:
-                got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-                raise SbmtError(f"{name} of shape (batch, n, {self.embed_dim})", got, "batch comes first")
-            if not x.is_floating_point():
-                raise SbmtError(f"{name} as a floating-point tensor", x.dtype, "embed integer features first")
-            mine = self.in_proj_weight
+            if x.dim() != 3 or x.shape[-1] != self.embed_dim:
+                expected = f"{name} of shape (batch, n, {self.embed_dim})"
+                raise SbmtError(expected, tuple(x.shape), "batch comes first")
             if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
                 expected = f"{name} of {mine.dtype} on {mine.device}, as the layer"
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
@@ -208,14 +188,9 @@ class MultiHeadAttention(nn.Module):
             heads[:2] = self._transform(heads[0], heads[1], None if cache is None else cache.length)
         if cache is not None:
             check_decoding(self.attention, query_mask, key_mask)
-        attended = self.attention(
-            *heads,
-            query_mask=query_mask,
-            key_mask=key_mask,
-            generator=generator,
-            return_edges=return_edges,
-            **({} if cache is None else {"cache": cache}),
-        )
+        options: dict[str, Any] = {} if cache is None else {"cache": cache}
+        options |= {"query_mask": query_mask, "key_mask": key_mask, "generator": generator}
+        attended = self.attention(*heads, return_edges=return_edges, **options)
         output = self.out_proj(attended.values.transpose(1, 2).flatten(2).to(self.out_proj.weight.dtype))
         return output, attended if need_weights else None
 
@@ -243,21 +218,20 @@ def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:
     if not isinstance(mask, Tensor) or mask.shape != (n_queries, n_keys):
         return False
     is_later = torch.ones_like(mask, dtype=torch.bool).triu(n_keys - n_queries + 1)
-    return torch.equal(
-        mask, is_later if mask.dtype == torch.bool else mask.new_zeros(()).masked_fill(is_later, -torch.inf)
-    )
+    added = is_later if mask.dtype == torch.bool else mask.new_zeros(()).masked_fill(is_later, -torch.inf)
+    return torch.equal(mask, added)
 
 
 def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
     if padding is None:
         return None
     if isinstance(padding, Tensor) and padding.is_floating_point():  # added to the scores
-        if bool(((padding == 0) | (padding == -torch.inf)).all()):
-            return check_mask(name, padding == 0, x.shape[0], x.shape[1], x.device)
-        raise SbmtError(f"{name} of 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
+        if not bool(((padding == 0) | (padding == -torch.inf)).all()):
+            raise SbmtError(f"{name} of 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
+        padding = padding != 0
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        got = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
-        raise SbmtError(f"{name} as a bool tensor, True = ignore", got, "compare the ids with the padding id")
+        do = "compare the ids with the padding id"
+        raise SbmtError(f"{name} as a bool tensor, True = ignore", describe(padding), do)
     return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)
 
 

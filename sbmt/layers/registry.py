@@ -96,8 +96,8 @@ def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
     texts = _help_texts(attention)
     made = [(name, kind | None, option(default, texts.get(name, ""), names)) for name, kind, default, names in found]
     methods = {"__reduce__": lambda self: (make_options, (attention_name, vars(self)))}  # for pickle, by name
-    title = attention.__name__.removesuffix("Attention")
-    return make_dataclass(f"{title}Options", made, frozen=True, namespace=methods)
+    title = attention.__name__.removesuffix("Attention") + "Options"
+    return make_dataclass(title, made, frozen=True, namespace=methods)
 
 
 def _help_texts(attention: type[nn.Module]) -> dict[str, str]:

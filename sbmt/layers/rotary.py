@@ -9,35 +9,30 @@ from sbmt.errors import SbmtError, check_sizes
 BASE = 10_000.0
 
 
-def rotate(x: Float[Tensor, "*axes n d"], base: float = BASE, first: int = 0) -> Float[Tensor, "*axes n d"]:
+def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axes n d"]:
     r"""Turns each pair of neighbouring numbers of a vector by an angle in proportion to the vector's position.
 
     Read as complex numbers, pair c of the vector at position t becomes
 
-    $$z_{t,c} \leftarrow z_{t,c}\, e^{i t \theta_c}, \qquad \theta_c = \text{base}^{-2c/d},$$
+    $$z_{t,c} \leftarrow z_{t,c}\, e^{i t \theta_c}, \qquad \theta_c = 10000^{-2c/d},$$
 
     so the product of a query at position s and a key at position t depends on t − s alone, and lengths stay.
 
     Args:
         x: Vectors at positions first, first + 1, … along the next to last axis; d is even.
-        base: Larger values turn more slowly.
         first: Position of the first vector.
 
     Angles, sines and cosines are float32 at least, whatever the type of ``x``, also under autocast: 16 bits cannot tell
     large positions apart.
-
-    Raises:
-        SbmtError: If d is odd.
 
     Cost: O(n · d) time and memory for each head.
 
     Source: Su, Lu, Pan, Murtadha, Wen and Liu (2021), "RoFormer: Enhanced Transformer with Rotary Position Embedding".
     """
     n, d = x.shape[-2:]
-    _check_even(d)
     dtype = torch.promote_types(x.dtype, torch.float32)
     slowness = torch.arange(0, d, 2, dtype=dtype, device=x.device) / d
-    angle = torch.arange(first, first + n, dtype=dtype, device=x.device)[:, None] * base**-slowness  # n d/2
+    angle = torch.arange(first, first + n, dtype=dtype, device=x.device)[:, None] * BASE**-slowness  # n d/2
     cosine, sine = angle.cos(), angle.sin()
     real, imaginary = x.to(dtype).unflatten(-1, (-1, 2)).unbind(-1)  # *axes n d/2
     turned = torch.stack([real * cosine - imaginary * sine, real * sine + imaginary * cosine], -1)
@@ -51,7 +46,6 @@ class RotaryPositions(nn.Module):
 
     Args:
         d_head: Width of a head, an even number.
-        base: See :func:`rotate`.
 
     Example:
         >>> query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
@@ -59,13 +53,12 @@ class RotaryPositions(nn.Module):
         [torch.Size([1, 2, 3, 8]), torch.Size([1, 2, 5, 8])]
     """
 
-    def __init__(self, d_head: int, base: float = BASE) -> None:
+    def __init__(self, d_head: int) -> None:
         super().__init__()
         check_sizes(d_head=d_head)
-        _check_even(d_head)
-        if not 1 < base < float("inf"):
-            raise SbmtError("base > 1", base, f"{BASE:g} is usual")
-        self.d_head, self.base = d_head, base
+        if d_head % 2:
+            do = "change the width or the number of heads"
+            raise SbmtError("heads of even width for rotary positions", d_head, do)
 
     def forward(
         self,
@@ -74,13 +67,4 @@ class RotaryPositions(nn.Module):
         first: int = 0,
     ) -> tuple[Float[Tensor, "batch heads n_queries d"], Float[Tensor, "batch heads n_keys d"]]:
         """Returns both, turned by positions that count from ``first``."""
-        return rotate(query, self.base, first), rotate(key, self.base, first)
-
-    def extra_repr(self) -> str:
-        """The settings in one line."""
-        return f"d_head={self.d_head}, base={self.base:g}"
-
-
-def _check_even(d_head: int) -> None:
-    if d_head % 2:
-        raise SbmtError("heads of even width for rotary positions", d_head, "change the width or the number of heads")
+        return rotate(query, first), rotate(key, first)

@@ -11,17 +11,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.attention.cache import Cache, check_decoding
-from sbmt.attention.dispatch import check_attention_inputs, check_attention_settings, check_backend
+from sbmt.attention.dispatch import check_attention_inputs
 from sbmt.attention.inputs import GateRule
 from sbmt.block_model.crossed import CrossedModel, part_memberships
-from sbmt.block_model.fit import Learning, check_learning, unit_gradient
-from sbmt.block_model.model import BlockModel, ExtraKeys, Link, check_exploration
-from sbmt.errors import SbmtError, check_choice, check_sizes, choose
+from sbmt.block_model.fit import Learning, unit_gradient
+from sbmt.block_model.model import BlockModel, ExtraKeys, Link
+from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
-from sbmt.layers.decoding import attend_next
-from sbmt.layers.functional import MaskSettings, attend_through
-from sbmt.samplers import SAMPLERS
-from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced
+from sbmt.layers.functional import MaskSettings, attend_next, attend_through
+from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5
@@ -31,6 +29,10 @@ MOST_PARTS = 1 << 15  # numbered by int16
 LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
 LEAST_START = 1e-6
 """How far below 0 the logarithm of a start is at least, since 0 says that there has been none."""
+
+
+SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
+SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # in a layer's representation
 
 
 class SBMAttention(nn.Module):
@@ -129,15 +131,11 @@ class SBMAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
-        choose("sampler", sampler, SAMPLERS)
-        check_attention_settings(gate_rule, window, dropout)
         check_choice("link", link, Link)
         check_choice("membership", membership, Membership)
         check_causal((1, 1, 1, 1), causal)
-        check_learning(learning, edges_per_query)
-        if not isinstance(exploration, ExtraKeys):
-            check_exploration(exploration)
-        check_backend(backend)
+        delta = 0.0 if isinstance(exploration, ExtraKeys) else exploration  # which has checked itself
+        MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query).check()
         is_crossed = membership == "crossed"
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         if is_crossed and link != "poisson":
@@ -302,43 +300,22 @@ class SBMAttention(nn.Module):
             key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
         block_model = self.block_model(query, key, query_mask, key_mask)
         check_attention_inputs(query, key, value, None if self.causal else self.window)
-        exploration: float = 0.0
-        if self.training:
-            given = self.exploration
-            n_keys = self._n_visible(query.shape[2], key.shape[2])
-            exploration = given.probability(n_keys) if isinstance(given, ExtraKeys) else given
-        settings = MaskSettings(
-            self.sampler,
-            exploration,
-            self.gate_rule,
-            self.window,
-            self.dropout if self.training else 0.0,
-            self.backend,
-            self.learning,
-            self.edges_per_query,
-            self.reweight,
-            self.sink,
-            self.is_dense and self.training,
-        )
+        settings = MaskSettings(*(getattr(self, name) for name in MaskSettings._fields))
+        if not self.training:
+            settings = settings._replace(exploration=0.0, dropout=0.0, is_dense=False)
+        elif isinstance(self.exploration, ExtraKeys):
+            n_visible = self._n_visible(query.shape[2], key.shape[2])
+            settings = settings._replace(exploration=self.exploration.probability(n_visible))
         return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
-        n_heads, d_head = self.n_heads, self.d_head
         check_untransformed(query, key)
+        check_floating(query=query, key=key)
         for name, tokens in (("query", query), ("key", key)):
-            if not isinstance(tokens, Tensor) or not tokens.is_floating_point():
-                got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-                raise SbmtError(f"{name} as a floating-point tensor", got, "embed integer features first")
-            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (n_heads, d_head):
-                expected = f"{name} of shape (batch, heads, n, d), none of them 0, {n_heads} heads of width {d_head}"
+            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (self.n_heads, self.d_head):
+                expected = f"{name} of shape (batch, {self.n_heads} heads, n, width {self.d_head}), none of them 0"
                 raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")
 
     def extra_repr(self) -> str:
         """The settings in one line."""
-        return (
-            f"d_head={self.d_head}, n_heads={self.n_heads}, n_clusters={self.n_clusters}, sampler={self.sampler!r}, "
-            f"gate_rule={self.gate_rule!r}, exploration={self.exploration}, link={self.link!r}, "
-            f"membership={self.membership!r}, window={self.window}, learning={self.learning!r}, "
-            f"edges_per_query={self.edges_per_query}, n_groups={self.n_groups}, reweight={self.reweight}, "
-            f"sink={self.sink is not None}, causal={self.causal}"
-        )
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in SHOWN) + f", sink={self.sink is not None}"

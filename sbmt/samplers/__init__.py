@@ -45,10 +45,10 @@ RESERVED = frozenset(SAMPLERS)
 def register_sampler(name: str, draw: Draw, *, law: Link | None = None) -> None:
     """Makes ``sampler=name`` call a function of yours, here and in every layer.
 
-    ``draw(block_model, exploration, seed, first_example)`` is called without gradients, after all arguments of
-    :func:`sample_edges` have been checked. Its edges have the block model's shape and masks, and those of an example
-    and head are a function of its probabilities, the seed, and its address (``first_example`` plus its place in the
-    batch, head, query). Tests of yours should make sure of that, and of the law.
+    ``draw(block_model, exploration, seed, first_example)`` is called without gradients, and with checked arguments. Its
+    edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, and their own
+    address (``first_example`` plus the place in the batch, head, query). Your tests should make sure of that, and of
+    the law.
 
     Args:
         name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
@@ -129,7 +129,7 @@ def draw_edges(
         edges = SAMPLERS[sampler].draw(block_model, exploration, seed, first_example)
         if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "correct it")
+            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "return one")
         return edges if window is None else edges.with_window(window)
 
 

@@ -5,7 +5,7 @@ import torch
 from sbmt.block_model.model import BlockModel, probability
 from sbmt.counter_rng import Purpose, cell_words, to_uniform
 from sbmt.graph.edges import EdgeList
-from sbmt.samplers.streams import rates_in_float64, row_address
+from sbmt.samplers.streams import in_float64, row_address
 
 
 def sample_bernoulli(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
@@ -13,7 +13,7 @@ def sample_bernoulli(block_model: BlockModel, exploration: float, seed: int, fir
 
     Cost: O(n² k) time and O(n²) memory, so it is for tests, and for masks that are dense anyway.
     """
-    query, key = rates_in_float64(block_model, exploration)
+    query, key = in_float64(block_model).rate_factors(exploration)
     rows = torch.arange(query[..., 0].numel(), device=query.device)
     address = row_address(rows, block_model.shape, first_example)
     uniform = to_uniform(cell_words(seed, Purpose.CELL, *address, block_model.shape[3]))  # rows n_keys

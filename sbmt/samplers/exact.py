@@ -10,7 +10,7 @@ from sbmt.graph.edges import EdgeList, reach_of
 from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.fastrg import causal_cells, poisson_cells
-from sbmt.samplers.streams import rates_in_float64, row_address
+from sbmt.samplers.streams import in_float64, row_address
 
 MAX_BOOST = 32.0  # the law is off by less than 2e-14 with so many candidates for a probability of 1
 DENSE_SHARE = 1 / 8  # a graph that expects more candidates per pair than this is cheaper drawn pair by pair
@@ -26,11 +26,11 @@ def sample_exact(
 
     Cost: O(n k²) for the rates; then the time follows the number of edges.
     """
-    query_mask, key_mask, causal = block_model.masks
-    rest = seed, first_example, reach_of(window), causal
     if not can_run_on(block_model.device):
         edges = sample_with_torch(block_model, exploration, seed, first_example)
         return edges if window is None else edges.with_window(window)
+    query_mask, key_mask, causal = block_model.masks
+    rest = seed, first_example, reach_of(window), causal
     if isinstance(block_model, CrossedModel):
         found = draw_crossed(*(x.detach() for x in block_model.factors), query_mask, key_mask, exploration, *rest)
     else:
@@ -55,7 +55,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
 
     Cost: O(n k²) for the tables, O(log(n k) + k) per edge; no n² unless a graph is that dense.
     """
-    query, key = rates_in_float64(block_model, exploration)  # batch heads n K, batch heads m K
+    query, key = in_float64(block_model).rate_factors(exploration)  # batch heads n K, batch heads m K
     boost = _boost(block_model, query, key)  # batch heads n 1
     if block_model.causal:
         rate = (query * boost * key.cumsum(2)[:, :, block_model.offset :]).sum(-1)  # batch heads n

@@ -3,12 +3,14 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from sbmt.block_model.model import BlockModel
 from sbmt.counter_rng import Purpose, random_blocks, to_uniform
 from sbmt.errors import SbmtError
 from sbmt.graph.edges import EdgeList
-from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_quantile, row_address, within_row
+from sbmt.graph.masks import zero_padding
+from sbmt.samplers.streams import choose_by_weight, cumulative_table, in_float64, in_rows, poisson_quantile, row_address
 
 MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
 
@@ -27,19 +29,15 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
 
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn.
     """
-    query, block, key = _with_exploration(block_model, exploration)  # b h n K, b h K K, b h m K
+    query, block, key = _with_exploration(block_model, exploration)  # b h n K, h K K, b h m K
     if block_model.causal:
         found = causal_cells(query @ block, key, seed, first_example)
     else:
-        found = _cells(query, block, key, seed, first_example)
+        # Lines 1-3: D_Y = diag(1ᵀY), Ȳ = Y D_Y⁻¹, Z̄ = Z D_Z⁻¹, B̄ = D_Y B D_Z. Tables hold Ȳ and Z̄ column by column.
+        rate = query.sum(2)[..., :, None] * block * key.sum(2)[..., None, :]
+        found = poisson_cells(query, rate.flatten(2), key, seed, first_example)
     cells, multiplicity = torch.unique(found, return_counts=True)
     return EdgeList.from_cells(cells, block_model.shape, *block_model.masks, multiplicity=multiplicity)
-
-
-def _cells(query: Tensor, block: Tensor, key: Tensor, seed: int, first_example: int) -> Tensor:
-    # Lines 1-3: D_Y = diag(1ᵀY), Ȳ = Y D_Y⁻¹, Z̄ = Z D_Z⁻¹, B̄ = D_Y B D_Z. The tables hold Ȳ and Z̄ column by column.
-    rate = query.sum(2)[..., :, None] * block * key.sum(2)[..., None, :]
-    return poisson_cells(query, rate.flatten(2), key, seed, first_example)
 
 
 def poisson_cells(
@@ -51,15 +49,8 @@ def poisson_cells(
 ) -> Int[Tensor, " n_draws"]:
     """The cells that a Poisson number of draws in each graph hit, in any order and with repeats.
 
-    Args:
-        query: Memberships; a draw from cluster u takes query i with probability ∝ ``query[i, u]``.
-        rate: The expected number of draws of each pair (u, v) of clusters, or of each cluster u = v.
-        key: Likewise.
-        seed: Seed of the random numbers.
-        first_example: Number of the batch's first example.
-
-    Raises:
-        SbmtError: If the rates ask for more than 2²⁶ draws.
+    ``rate`` is the expected number of draws of each pair (u, v) of clusters, or of each cluster u = v. Such a draw
+    takes query i with probability ∝ ``query[i, u]`` and key j with probability ∝ ``key[j, v]``.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
@@ -71,7 +62,7 @@ def poisson_cells(
     graphs = torch.arange(batch * heads, device=device)
     zero = torch.zeros_like(graphs)
     word = random_blocks(seed, Purpose.COUNT, graphs // heads + first_example, graphs % heads, zero, zero)[:, 0]
-    graph, draw = within_row(poisson_quantile(to_uniform(word), rate.sum(-1).flatten()))
+    graph, draw = in_rows(poisson_quantile(to_uniform(word), rate.sum(-1).flatten()))
 
     # Lines 6-10: clusters (U, V) ∝ B̄ *jointly*, then a query from column U of Ȳ and a key from column V of Z̄.
     address = (graph // heads + first_example, graph % heads, torch.zeros_like(graph), draw)
@@ -88,9 +79,7 @@ def causal_cells(
 ) -> Int[Tensor, " n_draws"]:
     r"""As :func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, for keys up to a query's own alone.
 
-    Each query draws on its own, from prefix sums of the keys: nothing that follows it has a say.
-
-    Cost: O(n k) for tables and O(log n) per edge drawn.
+    Each query draws on its own, from prefix sums of the keys. Cost: O(n k) for tables and O(log n) per edge drawn.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys = key.shape[2]
@@ -100,7 +89,7 @@ def causal_cells(
     row = torch.arange(batch * heads * n_queries, device=query.device)
     address = row_address(row, (batch, heads, n_queries, n_keys), first_example)
     word = random_blocks(seed, Purpose.COUNT, *address, torch.zeros_like(row))[:, 0]
-    row, draw = within_row(poisson_quantile(to_uniform(word), rates.sum(-1).flatten()))
+    row, draw = in_rows(poisson_quantile(to_uniform(word), rates.sum(-1).flatten()))
     example, head, query_of = (part[row] for part in address)
     words = random_blocks(seed, Purpose.CANDIDATE, example, head, query_of, draw)  # draws 4
     cluster = choose_by_weight(cumulative_table(rates.flatten(0, 2)), n_clusters, row, words[:, 0])
@@ -125,15 +114,11 @@ def _check_total(rates: Tensor) -> None:
 
 def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[Tensor, ...]:
     """Y, B, Z in float64, where exploration δ is a cluster of its own: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
-    query, block, key = (
-        t.detach().double()
-        for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
-    )
+    twin = in_float64(block_model)
+    query, block, key = twin.query_membership, twin.block_matrix, twin.key_membership
     if exploration > 0:
-        block = torch.nn.functional.pad(block, (0, 1, 0, 1))
+        block = pad(block, (0, 1, 0, 1))
         block[:, -1, -1] = exploration
-        query, key = (torch.nn.functional.pad(t, (0, 1), value=1.0) for t in (query, key))
-        for tokens, mask in ((query, block_model.query_mask), (key, block_model.key_mask)):
-            if mask is not None:
-                tokens.mul_(mask[:, None, :, None])
+        query = zero_padding(pad(query, (0, 1), value=1.0), twin.query_mask)
+        key = zero_padding(pad(key, (0, 1), value=1.0), twin.key_mask)
     return query, block, key

@@ -1,4 +1,4 @@
-"""What the samplers share: rates in float64, the addresses of random streams, and drawing by weight."""
+"""What the samplers share: block models in float64, the addresses of random streams, and drawing by weight."""
 
 import torch
 from jaxtyping import Float, Int
@@ -15,22 +15,18 @@ def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: i
     return graph // heads + first_example, graph % heads, rows % n_queries
 
 
-def rates_in_float64(block_model: BlockModel, exploration: float) -> tuple[Tensor, Tensor]:
-    """:meth:`BlockModel.rate_factors` in float64, so that rounding errors are far too small to show in the draws."""
-    query, block, key = (
-        t.detach().double()
-        for t in (block_model.query_membership, block_model.block_matrix, block_model.key_membership)
-    )
+def in_float64(block_model: BlockModel) -> BlockModel:
+    """The same block model in float64, so that rounding errors are far too small to show in the draws."""
+    tensors = block_model.query_membership, block_model.block_matrix, block_model.key_membership
+    query, block, key = (x.detach().double() for x in tensors)
     query_mask, key_mask, causal = block_model.masks
-    twin = BlockModel(query, block, key, query_mask, key_mask, block_model.link, causal)
-    return twin.rate_factors(exploration)
+    return BlockModel(query, block, key, query_mask, key_mask, block_model.link, causal)
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
-    """Cumulative weights of each table in whole steps of 2⁻³², one table after the other on one int64 axis.
+    """Cumulative weights of each table in whole steps of 2⁻³²; table t covers [t, t + 1) · 2³² on one int64 axis.
 
-    Table ``t`` covers [t, t + 1) · 2³². Whole numbers make a table's draws independent of its place in the batch, and
-    an entry of weight zero has no width at all. Cost: O(tables · n).
+    Whole numbers make a table's draws independent of its place in the batch, and an entry of weight zero has no width.
     """
     shares = weights.cumsum(1)  # and from here in place: at large n the table is most of the memory
     shares.div_(shares[:, -1:].clamp(min=torch.finfo(weights.dtype).tiny))
@@ -51,8 +47,7 @@ def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Te
 def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
     """Least count c with P(Poisson(rate) ≤ c) ≥ u, elementwise in float64.
 
-    Starts from the Cornish-Fisher expansion and walks to the quantile, a step or two. Cost: a few incomplete gamma
-    functions per entry.
+    Starts from the Cornish-Fisher expansion and walks to the quantile, a step or two.
     """
     z = torch.special.ndtri(u)
     count = (rate + rate.sqrt() * z + (z * z - 1) / 6).floor().clamp(min=0)
@@ -67,7 +62,7 @@ def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[T
     return count.long()
 
 
-def within_row(counts: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor]:
+def in_rows(counts: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor]:
     """For ragged rows of the given lengths: the row and the position in it of every entry."""
     row = torch.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
     start = counts.cumsum(0) - counts

@@ -8,7 +8,7 @@ from torch import nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import Sequential
 
-from sbmt.attention import EdgeAttention
+from sbmt.attention.message_passing import EdgeAttention
 from tests.attention.row_loop import attend_row_by_row
 
 N_SOURCES, N_TARGETS, D, D_VALUE = 9, 6, 4, 3

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from sbmt import BlockModel, EdgeList, sample_edges
-from sbmt.block_model.model import SMALLEST_PROBABILITY, probability, reweighting_bias, weigh_edges
+from sbmt.block_model.fit import weigh_edges
+from sbmt.block_model.model import SMALLEST_PROBABILITY, probability, reweighting_bias
 from sbmt.samplers import law_of
 
 N, HEADS, DRAWS, DELTA = 12, 2, 6000, 0.05

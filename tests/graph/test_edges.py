@@ -62,7 +62,7 @@ def test_unions_are_logical_or(mask, random):
     other = mask[..., random.sample(range(mask.shape[3]), mask.shape[3])]
     edges = EdgeList.from_dense(mask).union(EdgeList.from_dense(other))
     assert torch.equal(edges.to_dense(), mask | other)
-    loops = EdgeList.from_dense(mask).with_self_loops()
+    loops = EdgeList.from_dense(mask).with_window(0)
     assert torch.equal(loops.to_dense(), mask | torch.eye(mask.shape[3], dtype=torch.bool))
 
 
@@ -193,7 +193,7 @@ def test_graphs_over_different_tokens_do_not_combine():
     with pytest.raises(SbmtError, match="an EdgeList, got Tensor"):
         edges.union(edges.to_dense())
     with pytest.raises(SbmtError, match="as many queries as keys"):
-        edges.with_self_loops()
+        edges.with_window(0)
     with pytest.raises(SbmtError, match="example < 2 and head < 3"):
         edges.to_scipy(0, 3)
 

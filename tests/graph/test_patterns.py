@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.graph.patterns import all_pairs, self_loops, sliding_window
+from sbmt.graph.patterns import all_pairs, sliding_window
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 5, 100])
@@ -22,12 +22,6 @@ def test_padding_is_neither_query_nor_key():
     open_window = sliding_window((2, 2, 4, 4), 2).to_dense()
     assert torch.equal(edges.to_dense(), open_window & query_mask[:, None, :, None] & key_mask[:, None, None, :])
     assert edges.n_pairs.tolist() == [9, 0]
-
-
-def test_self_loops_are_the_narrowest_window():
-    real = torch.tensor([[True, False, True]])
-    assert torch.equal(self_loops((1, 2, 3, 3)).to_dense(), torch.eye(3, dtype=torch.bool).expand(1, 2, 3, 3))
-    assert torch.equal(self_loops((1, 1, 3, 3), real, real).to_dense()[0], torch.diag_embed(real))
 
 
 def test_all_pairs_are_those_of_real_tokens():

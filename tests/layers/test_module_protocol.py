@@ -28,7 +28,7 @@ def attend(layer, x, **arguments):
 
 
 def build(name):
-    sizes = {"linformer": {"n_positions": 8, "n_projected": 3}, "sbm_static": {"n_positions": 8}}
+    sizes = {"linformer": {"n_positions": 8, "n_projected": 3}}
     sizes["fitted"] = dict(name="sbm", preset="fitted", n_clusters=64)
     return build_attention(**dict(name=name, d_head=4, n_heads=3) | sizes.get(name, {}))
 
@@ -50,7 +50,7 @@ def test_a_copy_attends_alike_and_stands_alone(name, how):
     assert all((tensor != 0).any() for name, tensor in layer.state_dict().items() if name != "sink")
 
 
-@pytest.mark.parametrize("settings", [dict(preset="fitted"), dict(attention="sbm_static", n_positions=8)], ids=str)
+@pytest.mark.parametrize("settings", [dict(preset="fitted"), dict(preset="recommended")], ids=str)
 def test_parameters_are_drawn_anew(settings):
     torch.manual_seed(0)
     layer = MultiHeadAttention(64, 2, n_clusters=64, has_tied_start=True, **settings)

@@ -6,7 +6,7 @@ import torch
 from sbmt import CausalLM, EdgeList, Encoder, SBMAttention, SbmtError, build_attention, edge_attention
 from sbmt.attention.cache import Cache
 from sbmt.block_model.model import probability, reweighting_bias
-from sbmt.layers import decoding
+from sbmt.layers import functional
 from tests.layers.inputs import seeded, tokens
 from tests.statistics import binomial_p_values
 
@@ -45,7 +45,7 @@ def test_full_attention_from_a_cache_is_full_attention(positions):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_along_the_edges_that_were_drawn_a_step_attends_as_all_at_once(name, has_loops, monkeypatch):
     if not has_loops:  # of C++
-        monkeypatch.setattr(decoding, "can_run_on", lambda device: False)
+        monkeypatch.setattr(functional, "can_run_on", lambda device: False)
     torch.manual_seed(0)
     layer = build_attention("sbm", d_head=4, n_heads=3, causal=True, **SETTINGS[name]).double().eval()
     if layer.log_rate is not None:

@@ -142,9 +142,7 @@ results: $(STAMP)
 
 bench: $(STAMP)
 	mkdir -p results
-	$(BIN)/python results/measure/set_aside.py
-	$(BIN)/sbmt bench --suite attention --suite backends --suite memory \
-	    --json results/bench.json --figure results/bench.png
+	$(BIN)/sbmt bench --suite attention --json results/bench.json --figure results/bench.png
 	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json --figure results/bench_fitted.png
 	for name in bench bench_fitted; do ln -sfn ../../results/$$name.png docs/assets/$$name.png; done
 	$(BIN)/python results/write_tables.py

@@ -11,7 +11,7 @@ import torch
 from results.measure.common import run, write
 from sbmt import EdgeList, sample_edges
 from sbmt.experiments.benchmarks.cases import Setting, build, fitted_setting
-from sbmt.experiments.benchmarks.manifest import machine_manifest
+from sbmt.experiments.benchmarks.timing import machine_manifest
 
 LENGTHS, BLOCK_SIZES, KEYS = (1024, 4096, 16_384), (32, 64, 128), 16.0
 

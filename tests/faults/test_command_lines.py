@@ -10,9 +10,9 @@ pytestmark = pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("cost --no-memory --json cache", "to write cache, got a folder"),
+        ("cost --json cache", "to write cache, got a folder"),
         ("bench --quick --json .", "to write ., got a folder"),
-        (f"bench --quick --threads {10**6}", "at most 1024 threads"),
+        (f"bench --quick --threads {10**6}", "1 to 1024 threads"),
         (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶²)"),
         (f"demo --seeds {10**15}", "at most 10,000 seeds"),
         (f"train repeated-tokens --d-model {1 << 31}", "d_model < 2³¹"),

@@ -8,7 +8,6 @@ from results.tables import (
     attention_seen_table,
     behind_table,
     bench_table,
-    bytes_table,
     demo_table,
     fit_line,
     fitted_gain_table,
@@ -124,10 +123,7 @@ def bench(line):
         for n, density in ((1024, 0.04), (4096, 0.01), (4096, 0.16), (16384, 0.0025), (4096, 0.5))
         for is_training in (False, True)
     ]
-    steps = {"sdpa": {"step": 10.4}, "sbm": {"step": 1234.5}}
-    memory = [{"n": 4096, "density": 0.01, "results": steps}]
-    memory.append({"n": 65536, "density": 0.01, "results": steps | {"sdpa": {"missing": "too large"}}})
-    return {"suites": {"attention": {"found": {"cases": cases}}, "memory": {"found": {"cases": memory}}}}
+    return {"suites": {"attention": {"found": {"cases": cases}}}}
 
 
 def straight(kind, n, density, is_training):
@@ -162,7 +158,6 @@ def test_limits_are_where_the_line_meets_one(write):
 
 def test_what_could_not_be_measured_is_left_out(write):
     write(bench=bench(straight))
-    assert rows(bytes_table()) == ["| 4,096 | 1 % | 10 | 1,234 |"]
     assert step_ratios(4096, 0.01) == "0.22 to 0.44" and step_ratios(2048, 0.02) == "–"
     write(gpu__bench={"suites": {}})
     with pytest.raises(LookupError, match="gpu-training"):

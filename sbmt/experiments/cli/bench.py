@@ -1,4 +1,4 @@
-"""``sbmt bench`` and ``sbmt cost``: time and memory of many ways to attend, and operations of each."""
+"""``sbmt bench`` and ``sbmt cost``: time and memory of ways to attend, and operations of many attentions."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,9 +19,9 @@ DENSITY = 0.01
 def bench(
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="attention, fitted, backends or memory; repeat it for several; all if left out"),
+        typer.Option(help="attention or fitted; both if left out"),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda, which has the suites attention and fitted")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
     json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
@@ -57,7 +57,7 @@ def cost(
     attention: Annotated[
         list[str] | None,
         typer.Option(
-            help="full-fused, linear, reformer, routing, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
+            help="linear, reformer, routing, performer, linformer, nystromformer, sbm, sbm-algorithm-1, "
             "sbm-static or random-mask, or one of your own; repeat it for several; all if left out"
         ),
     ] = None,
@@ -72,10 +72,9 @@ def cost(
             f"{DENSITY} with --length)"
         ),
     ] = None,
-    memory: Annotated[bool, typer.Option(help="whether to measure memory, about a minute in all")] = True,
     json: Annotated[Path | None, typer.Option(help="where the numbers go")] = None,
 ) -> None:
-    """Count the operations of a forward pass and measure its peak memory, both relative to full attention.
+    """Count the operations of a forward pass, relative to full attention.
 
     The models are those of the paper's Table 7: 2 layers, 2 heads of width 32, 128 clusters; one example at a time,
     without gradients. FLOPs are of matrix products, a multiply-add as 2.
@@ -87,8 +86,7 @@ def cost(
     if density is not None:
         columns = [replace(column, density=density) for column in columns]
     console = Console(markup=False)
-    with progress_bars(console) as progress:
-        report = cost_report(attention or (), columns, has_memory=memory, track=progress.track)
+    report = cost_report(attention or (), columns)
     for table in cost_tables(report):
         print_table(console, table)
     if json is not None:

@@ -20,7 +20,7 @@ from results.measure.common import RESULTS, RUNS, load, run, write
 from results.measure.landing import step_of
 from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
-from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.training.run import load_run
 from sbmt.layers import SBMAttention
 

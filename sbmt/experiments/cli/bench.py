@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars
 from sbmt.experiments.files import write_json
 from sbmt.experiments.training.run import manifest
@@ -17,15 +16,11 @@ DENSITY = 0.01
 
 
 def bench(
-    suite: Annotated[
-        list[str] | None,
-        typer.Option(help="attention or fitted; both if left out"),
-    ] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="attention or fitted; both if left out")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
     json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
-    figure: Annotated[Path | None, typer.Option(help="where the figure of attention or fitted goes")] = None,
 ) -> None:
     """Measure speed and memory against full attention and other implementations.
 
@@ -34,9 +29,7 @@ def bench(
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
-    check_targets(json, figure)
-    if figure is not None and suite and not {"attention", "fitted"} & set(suite):
-        raise SbmtError("the suite attention or fitted for --figure", ", ".join(suite), "add --suite attention")
+    check_targets(json)
     console = Console(markup=False)
     keep = (lambda result: None) if json is None else partial(write_json, json)
     with progress_bars(console) as progress:
@@ -47,10 +40,6 @@ def bench(
     about = result["manifest"]
     gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""
     console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
-    if figure is not None:
-        from sbmt.experiments.plots.benchmarks import draw_benchmarks
-
-        draw_benchmarks(result, figure)
 
 
 def cost(

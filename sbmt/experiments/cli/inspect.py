@@ -59,8 +59,7 @@ def _inspect_prepared(
     console: Console, run: Run, title: str, output: Path, n_examples: int, query: int | None, seed: int
 ) -> None:
     """Settings, scores and densities of a run on prepared examples, and its figure."""
-    from sbmt.experiments.plots.attended import inspect_examples
-    from sbmt.experiments.plots.long_range import draw_long_range_inspection
+    from sbmt.experiments.plots.attended import draw_long_range_inspection, inspect_examples
 
     if query is not None and run.config.is_image:
         raise SbmtError("no --query for a task on images", query, "leave it out: their maps count all queries")

@@ -39,5 +39,5 @@ def test_options_that_do_not_apply_are_refused(refused, make, pretrained, tmp_pa
     refused("inspect r --examples 1", "at least 2 examples")
     refused("inspect r --output seen.doc", "a file ending")
     refused("inspect --examples 3", "only for a run on prepared examples")
-    refused(["inspect", str(pretrained())], "one on mlm: fine-tune it first")
+    refused(["inspect", str(pretrained())], "one on mlm: fine-tune it")
     assert not list(tmp_path.glob("*.png"))

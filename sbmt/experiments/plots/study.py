@@ -87,8 +87,8 @@ def draw_study(result: dict[str, Any], path: Path, masks: Mapping[str, Tensor] =
         curves, (axes, legend) = above.subplots(2, 2, height_ratios=(1, 1.4))
         for ax, name in zip(curves, ("loss", "density"), strict=True):
             for run in result["runs"]:
-                colour = marks[run["trial"]]["color"]
-                ax.plot(run["curve"]["step"], run["curve"][name], color=colour, linewidth=1.2, alpha=0.8)
+                look = marks[run["trial"]] | {"label": None, "markevery": 0.25, "markersize": 4, "linewidth": 1.2}
+                ax.plot(run["curve"]["step"], run["curve"][name], alpha=0.8, **look)
             ax.set(xlabel="step", title=f"{name} of training batches", xlim=(0, None), ylim=(0, None))
         plot_over_density(axes, result, marks)
         _legend(legend, axes)

@@ -81,10 +81,11 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
 
 def draw_study(result: dict[str, Any], path: Path, masks: Mapping[str, Tensor] = MappingProxyType({})) -> None:
     """Writes the figure of a study from its summary: training curves, accuracy against density, and given masks."""
-    marks, heights = marks_of(result["titles"]), [6.2, *[2.9] * bool(masks)]
+    marks, dots = marks_of(result["titles"]), max(3.4, 0.24 * (len(result["titles"]) + 2))  # inches, for the legend
+    heights = [2.8 + dots, *[2.9] * bool(masks)]
     with saved_figure(path, 7.6, sum(heights)) as figure:
         above, *last = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-        curves, (axes, legend) = above.subplots(2, 2, height_ratios=(1, 1.4))
+        curves, (axes, legend) = above.subplots(2, 2, height_ratios=(2.8, dots))
         for ax, name in zip(curves, ("loss", "density"), strict=True):
             for run in result["runs"]:
                 look = marks[run["trial"]] | {"label": None, "markevery": 0.25, "markersize": 4, "linewidth": 1.2}

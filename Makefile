@@ -142,10 +142,8 @@ results: $(STAMP)
 bench: $(STAMP)
 	mkdir -p results
 	$(BIN)/python results/measure/set_aside.py
-	$(BIN)/sbmt bench --suite attention --suite backends --suite memory \
-	    --json results/bench.json --figure results/bench.png
-	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json --figure results/bench_fitted.png
-	for name in bench bench_fitted; do ln -sfn ../../results/$$name.png docs/assets/$$name.png; done
+	$(BIN)/sbmt bench --suite attention --json results/bench.json
+	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json
 	$(BIN)/python results/write_tables.py
 
 # GPU_ARGS=--quick measures less.

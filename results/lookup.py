@@ -6,7 +6,8 @@ Templates call them: ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. W
 import json
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from math import hypot, sqrt
+from itertools import pairwise
+from math import exp, hypot, log, sqrt
 from pathlib import Path
 from statistics import mean as mean_of
 from statistics import median as median_of
@@ -15,11 +16,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from sbmt.experiments.benchmarks.cases import MADE_UP
-from sbmt.experiments.plots.benchmarks import crossing
 
 ROOT = Path(__file__).parents[1]
 LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without made-up topics
 GLUE = ("sst2", "qqp", "mnli", "qnli")
+OURS_ON_GPU = ("sparse", "tiled", "dense", "auto", "sbm")
 EXTREMES = {"least": min, "greatest": max}
 OPENED: list[str] = []  # names of the files that were asked for so far
 
@@ -168,11 +169,7 @@ def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
     ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and so many tokens or fewer.
     """
     ratios = [
-        min(
-            case["results"][name]["ratio"]
-            for name in ("sparse", "tiled", "dense", "auto", "sbm")
-            if name in case["results"]
-        )
+        min(one["ratio"] for name, one in case["results"].items() if name in OURS_ON_GPU and "ratio" in one)
         for suite in load("gpu/bench")["suites"].values()
         for case in suite["found"]["cases"]
         if case["kind"] in MADE_UP and case["n"] <= most_tokens and case["is_training"] == (mode == "training")
@@ -189,11 +186,12 @@ def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
     for one in machines("bench_fitted"):
         found = one["suites"]["fitted"]["found"]["cases"]
         mine = [case for case in found if sweep in case["sweeps"] and case["is_training"] == (mode == "training")]
-        times = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
-        where = crossing(list(times), list(times.values()), [1.0] * len(times))
-        if mine and where is None:
+        ratios = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
+        points = pairwise((log(n), log(ratio)) for n, ratio in ratios.items())
+        where = [exp(x - y * (z - x) / (w - y)) for (x, y), (z, w) in points if y > 0 >= w]
+        if mine and not where:
             raise LookupError(f"no {mode} with a fitted mask that is faster, on {one['manifest']['processor']}")
-        places += [round(where[0], -2)] if where else []
+        places += [round(n, -2) for n in where[:1]]
     if not places:
         raise LookupError(f"no processor on which the sweep {sweep!r} was measured")
     return EXTREMES[which](places)

@@ -184,6 +184,19 @@ def attention_seen_table(show: str = "attention_mass", part: str = "") -> str:
     return grid(("", *networks), rows)
 
 
+def pretrained_table(task: str) -> str:
+    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, and the score."""
+    rows: list[tuple[object, ...]] = []
+    for case in (case for case in load("pretrained")["cases"] if case["task"] == task):
+        for kind in case["kinds"]:
+            first = f"{case['length']} tokens, c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
+            lost = kind.get("lost", {"low": 0.0, "high": 0.0})
+            interval = f" ({100 * lost['low']:.1f} to {100 * lost['high']:.1f} lost)" if lost["high"] else ""
+            numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}"
+            rows.append((first, kind["kind"], *numbers, f"{100 * mean(kind['scores']):.1f} %{interval}"))
+    return grid(("", "masks", "pairs", "cosine", "found"), rows)
+
+
 # --- long-range and language tasks ---
 
 TASKS = {
@@ -461,16 +474,6 @@ def fitted_ratios_table() -> str:
     return grid(("tokens", "inference", "training step"), rows)
 
 
-def bytes_table() -> str:
-    """What a training step adds to the memory of a process."""
-    rows = []
-    for case in cases("bench", "memory"):
-        steps = [case["results"][name].get("step") for name in ("sdpa", "sbm")]
-        if None not in steps:
-            rows.append((f"{case['n']:,}", f"{100 * case['density']:g} %", *(f"{step:,.0f}" for step in steps)))
-    return grid(("tokens", "density", "full attention, MiB", "SBM, MiB"), rows)
-
-
 # Titles, and names in costs.json, figure4.json, listops.json and glue.json.
 ATTENTIONS = (
     ("full attention, fused kernel", "full-fused", "full", "full", "full"),
@@ -497,7 +500,7 @@ def others_table() -> str:
     for title, cost, tokens, listops, words in ATTENTIONS:
         cells = [LEFT_OUT] * 2
         if cost:
-            flops = [operations[name][0]["attention"]["n_flops"] for name in (cost, "full-fused")]
+            flops = [operations[name][0]["attention"]["n_flops"] for name in (cost.removesuffix("-fused"), "full")]
             peaks = [memory[name][0]["forward"] for name in (cost, "full-fused")]
             cells = [f"{flops[0] / flops[1]:.2f}", f"{peaks[0] / peaks[1]:.1f}"]
         cells += [reached("figure4", tokens, median, ".3f"), reached("listops", listops, mean, ".3f")]
@@ -506,11 +509,5 @@ def others_table() -> str:
 
 
 def cost_table(name: str) -> str:
-    """A table of counted operations or measured memory, relative to full attention."""
+    """A table of counted operations, relative to full attention."""
     return next(table.markdown() for table in cost_tables(load("costs")) if table.name == name)
-
-
-def cost_machine() -> str:
-    """On what memory was measured."""
-    about = load("costs")["manifest"]
-    return f"Measured on {about['machine']}, one thread, torch {about['torch']}, {about['date']}."

@@ -70,8 +70,6 @@ def test_an_attention_from_outside_is_trained_and_its_costs_are_counted(tmp_path
 
     found = json.loads((tmp_path / "cost.json").read_text())
     assert found["operations"]["scaled"] == [{"missing": "not counted"}]
-    assert set(found["memory"]["scaled"][0]) & {"forward", "missing"}
-    assert sys.platform != "linux" or found["memory"]["scaled"][0]["forward"] > 0
 
 
 @pytest.mark.bad_input

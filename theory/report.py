@@ -80,9 +80,10 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figu
     have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes; if it
     does not hold, for two cycles, or for one pass if the patterns act once.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from sbmt.experiments.plots.style import BLUE, FAINT, GREEN, INK, QUIET, VERMILLION, use_style
+    from sbmt.experiments.plots.style import BLUE, FAINT, GREEN, INK, QUIET, STYLE, VERMILLION
 
     _, path, reach = certificate.findings
     n_layers = reach.witness.get("n_layers", (2 if certificate.repeat else 1) * len(certificate.n_entries))
@@ -90,7 +91,7 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figu
     steps = np.array(list(pairwise(path.witness.get("order", []))) or np.zeros((0, 2)))
     queries, keys = union(patterns).nonzero()
     n, area = certificate.n_tokens, max(0.5, 200.0 / certificate.n_tokens)
-    with use_style():
+    with rc_context(STYLE):
         figure = Figure(figsize=(8.0, 3.8))
         left, right = figure.subplots(1, 2)
         left.scatter(keys, queries, s=area, marker="s", color=FAINT, label="entry")

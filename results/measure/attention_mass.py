@@ -17,7 +17,7 @@ from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, run, write
 from sbmt.experiments.files import read_json, write_json
-from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.sparsification.compare import compare, examples, fit_run, report
 from sbmt.experiments.sparsification.masks import n_keys
 from sbmt.experiments.training.evaluate import inputs

@@ -87,6 +87,7 @@ def measure(task: str, length: int, c: int, seed: int) -> dict[str, Any]:
     sparse = sbmt.sparsify(model, edges_per_query=float(c))
     sbmt.fit_block_models(sparse, fitted_on, steps=STEPS, n_measured=1)
     found: dict[str, Any] = {}
+    full = torch.empty(0)
     for kind, masked in with_masks(model, sparse, [one, two]):
         embedded = embed(masked, asked)
         full = embedded if kind == FULL else full

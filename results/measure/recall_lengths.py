@@ -12,9 +12,8 @@ import torch
 from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, run, write
-from sbmt.experiments.benchmarks.manifest import machine_manifest
-from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.plots.save import saved_figure
+from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
+from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import call_model, evaluate
 from sbmt.experiments.training.run import Run, load_run

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from results.measure.common import RESULTS, run
-from sbmt.experiments.benchmarks.manifest import processor
+from sbmt.experiments.benchmarks.timing import machine_manifest
 from sbmt.experiments.files import read_json
 
 
@@ -31,7 +31,7 @@ def slug(processor: str) -> str:
 
 def main() -> None:
     """Says what was moved."""
-    print(*(f"Set aside: {path}" for path in set_aside(RESULTS, processor())), sep="\n")
+    print(*(f"Set aside: {path}" for path in set_aside(RESULTS, machine_manifest()["processor"])), sep="\n")
 
 
 if __name__ == "__main__":

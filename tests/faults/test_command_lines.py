@@ -10,7 +10,7 @@ pytestmark = pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("cost --no-memory --json cache", "to write cache, got a folder"),
+        ("cost --json cache", "to write cache, got a folder"),
         ("bench --quick --json .", "to write ., got a folder"),
         (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶²)"),
         (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),

@@ -1,6 +1,5 @@
 """Inputs of known density: SBM attention layers in which one number is set so that the density is met."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
@@ -15,10 +14,9 @@ from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
 
+CPU = torch.device("cpu")
 _CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
 _TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
-_PAIRS_TO_MEASURE = 1 << 26  # of a head; the search for a density starts with a mask that is nearly full
-_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,18 @@ class Setting:
     def __post_init__(self) -> None:
         check_sizes(n=self.n, n_clusters=self.n_clusters, n_heads=self.n_heads, d_head=self.d_head)
         choose("kind", self.kind, KINDS)
-        if not 0 < self.density < 1:
-            raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
+
+
+def fitted_setting(n: int, keys_per_query: float) -> Setting:
+    """The setting of :func:`fitted` with so many keys per query, the token itself among them."""
+    return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A layer, a batch of one example ``(1, heads, n, d_head)``, and the gradient of the output.
+    """A layer, a batch of one example ``(1, heads, n, d_head)``, and a random gradient of the output.
 
-    That gradient is random, since ones might make a backward pass easier than it is. Layers that are made up have no
-    exploration, a fitted one has its own.
+    Layers that are made up have no exploration, a fitted one has its own.
     """
 
     setting: Setting
@@ -66,43 +66,45 @@ class Case:
         """Everything that a training step takes gradients of."""
         return [self.query, self.key, self.value, *self.layer.parameters()]
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> "Case":
-        """The case on a device, with its layer in float32 and its tokens in ``dtype``, as under autocast."""
-        tokens = [x.detach().to(device, dtype) for x in (self.query, self.key, self.value, self.cotangent)]
-        for leaf in tokens[:3]:
-            leaf.requires_grad_()
-        return Case(self.setting, copy.deepcopy(self.layer).to(device), *tokens)
 
-
-def build(setting: Setting, seed: int = 0) -> Case:
-    """The input for a setting. The same seed gives the same input, and torch's own generator is left alone."""
+def build(setting: Setting, seed: int = 0, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> Case:
+    """The input for a setting, the same for the same seed, with a layer in float32 and tokens in ``dtype``."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         layer, query, key = KINDS[setting.kind](setting)
         value, cotangent = (torch.randn_like(query) for _ in range(2))
+        query, key, value, cotangent = (x.to(device, dtype) for x in (query, key, value, cotangent))
     for leaf in (query, key, value):
         leaf.requires_grad_()
-    return Case(setting, layer, query, key, value, cotangent)
+    return Case(setting, layer.to(device), query, key, value, cotangent)
 
 
 def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships that differ little, as at the start of training: every pair is about as likely as any other."""
+    """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
+
+    All clusters get the same component along one direction, along which the MLP's last bias moves all tokens.
+    """
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
     query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
-    shift_to_density(layer, query, key, setting.density, component=0.1)
+    direction = torch.full((setting.d_head,), setting.d_head**-0.5)
+    layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
+    *_, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
+    start = last.bias.clone()
+
+    def density_at(shift: float) -> float:
+        last.bias.copy_(start + shift * direction)
+        return _density(layer, query, key)
+
+    _bisect(density_at, setting.density, -200.0, 200.0)
     return layer, query, key
 
 
 def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships close to one-hot over groups: a block-diagonal expected mask with its rows and columns shuffled.
+    """Memberships close to one-hot over g groups: a block-diagonal expected mask, with rows and columns shuffled.
 
-    With g groups, cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group,
-    and a token is 4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias:
-    memberships are close to 0 for all groups but the token's own.
-
-    A block matrix sums to 1, so a pair within one of g groups has an edge with probability at most 1/g; as 1/g of the
-    pairs are within a group, the density is at most 1/g². The number of groups is the largest with which memberships
-    of .95 meet it.
+    Cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group, and a token is
+    4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias. A block matrix
+    sums to 1, so the density is at most 1/g²; g is the largest with which memberships of .95 meet it.
     """
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
     n_groups = max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))
@@ -130,16 +132,12 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
 def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     """Memberships as training leaves them: the shipped fitted network reads a sequence that it has never seen.
 
-    It was trained to find equal values among 256 tokens, each a noisy copy of a random vector of its sequence's own, so
-    that sequences of any length are alike but for their number of pairs. All its rates are multiplied by one number,
-    which is set to meet the density, that of self-loops included.
+    It was trained to find equal values among 256 tokens, each a noisy copy of a random vector, so that sequences of any
+    length are alike. All its rates are multiplied by one number, set to meet the density, self-loops included.
     """
     model = load_run(SHIPPED_FITTED).model.eval()
     layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
-    if (setting.n_clusters, setting.n_heads, setting.d_head) != (layer.n_clusters, layer.n_heads, layer.d_head):
-        expected = f"{layer.n_clusters} clusters and {layer.n_heads} heads of width {layer.d_head}, as were trained"
-        raise SbmtError(expected, setting, "the shipped network has no others: see fitted_setting")
-    n_measured = max(1, min(_TOKENS_TO_MEASURE, _PAIRS_TO_MEASURE // setting.n))
+    n_measured = min(_TOKENS_TO_MEASURE, setting.n)
     seen: list[Tensor] = []
     watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
     start = layer.log_start.clone()
@@ -152,40 +150,16 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
         layer.log_start.copy_(start + shift)
         model = layer.block_model(query[:, :, :n_measured], key)
         edges = sample_edges(model)
-        n_loops = model.shape[1] * model.shape[2]
-        is_loop = edges.rows() % model.shape[2] == edges.keys
-        return (edges.n_edges - int(is_loop.sum()) + n_loops) / int(model.n_pairs) / model.shape[1]
+        is_loop = edges.rows() % n_measured == edges.keys
+        n_edges = edges.n_edges + setting.n_heads * n_measured - int(is_loop.sum())
+        return n_edges / int(model.n_pairs) / setting.n_heads
 
     _bisect(density_at, setting.density, -20.0, 10.0)
     return layer, query.contiguous(), key.contiguous()
 
 
-def fitted_setting(n: int, keys_per_query: float) -> Setting:
-    """The setting of :func:`fitted` with so many keys per query, the token itself among them."""
-    return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
-
-
 MADE_UP = {"near-constant": near_constant, "structured": structured}
 KINDS = MADE_UP | {"fitted": fitted}
-
-
-@torch.no_grad()
-def shift_to_density(layer: SBMAttention, query: Tensor, key: Tensor, density: float, component: float) -> None:
-    """Moves all memberships of a layer until its masks have this density in expectation.
-
-    All clusters get the same component along one direction, and bisection finds how far to move the MLP's last bias
-    along it.
-    """
-    direction = torch.full((layer.clusters.shape[-1],), layer.clusters.shape[-1] ** -0.5)
-    layer.clusters.add_((component - layer.clusters @ direction)[..., None] * direction)
-    *_, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
-    start = last.bias.clone()
-
-    def density_at(shift: float) -> float:
-        last.bias.copy_(start + shift * direction)
-        return _density(layer, query, key)
-
-    _bisect(density_at, density, -200.0, 200.0)
 
 
 def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
@@ -198,7 +172,7 @@ def _bisect(density_at: Callable[[float], float], density: float, low: float, hi
     least, most = density_at(low), density_at(high)
     if not least <= density <= most:
         raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "ask for one that such inputs can have")
-    for _ in range(_STEPS):
+    for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if density_at(middle) < density else (low, middle)
     density_at((low + high) / 2)

@@ -1,54 +1,174 @@
-"""The suites by name, and what runs them."""
+"""The suites: one attention layer, forward and as a training step, timed in turn with full attention."""
 
+import copy
+import gc
+import sys
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
-from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.experiments.benchmarks import attention, backends, memory
-from sbmt.experiments.benchmarks.manifest import gpu_manifest, machine_manifest
-from sbmt.experiments.benchmarks.timing import Pace
+from sbmt.baselines.random_mask import RandomMaskAttention
+from sbmt.command import is_out_of_memory
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.benchmarks.cases import KINDS, MADE_UP, Case, Setting, build, fitted_setting
+from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, machine_manifest, race
 from sbmt.experiments.devices import usable_device
+from sbmt.experiments.memory import peak_of
 from sbmt.experiments.progress import Track, untracked
+from sbmt.types import AttentionOutput
 
-MOST_THREADS = 1024
-ON_GPU = ("attention", "fitted")
-
-
-def _attention(is_quick: bool, device: torch.device, track: Track) -> dict[str, Any]:
-    sweeps = attention.SWEEPS["attention"]
-    pace = Pace(0.5, 3) if is_quick else Pace(1.5, 4)
-    return attention.run(attention.quick(sweeps) if is_quick else sweeps, attention.CONTESTANTS, pace, device, track)
+REFERENCE, OURS = "sdpa", "sbm"
+DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
 
 
-def _fitted(is_quick: bool, device: torch.device, track: Track) -> dict[str, Any]:
-    sweeps = attention.SWEEPS["fitted"]
-    sweeps, pace = (attention.quick(sweeps), Pace(0.5, 3)) if is_quick else (sweeps, Pace(2.0, 5))
-    found = attention.run(sweeps, attention.FITTED_CONTESTANTS, pace, device, track)
-    if device.type == "cpu":
-        steps = memory.FITTED_STEPS[: 1 if is_quick else None]
-        found["memory"] = memory.run(steps, (attention.REFERENCE, attention.OURS), track)
+def _both(*points: tuple[int, float], **sizes: int) -> list[Setting]:
+    """The settings at these points (n, density) with each kind of input that is made up."""
+    return [Setting(n, density, kind, **sizes) for kind in MADE_UP for n, density in points]
+
+
+SUITES: dict[str, dict[str, list[Setting]]] = {
+    "attention": {
+        "target": _both((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
+        "density": _both(*((4096, density) for density in (0.01, 0.04, 0.0025, 0.16, 0.5))),
+        "n": _both(*((n, DEGREE / n) for n in (4096, 2048, 1024, 8192, 16384, 32768, 65536))),
+        "clusters": _both((4096, 0.01), n_clusters=32) + _both((4096, 0.01)) + _both((4096, 0.01), n_clusters=256),
+    },
+    "fitted": {
+        "n": [fitted_setting(2**power, 16.0) for power in range(9, 17)],
+        "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
+    },
+}
+"""The settings of each suite, by sweep."""
+
+
+def full_attention(case: Case, kernel: SDPBackend = SDPBackend.FLASH_ATTENTION) -> Tensor:
+    """Full attention by one kernel of torch, which raises if it cannot run; ``MATH`` keeps all scores in memory."""
+    with sdpa_kernel(kernel):
+        return scaled_dot_product_attention(case.query, case.key, case.value)
+
+
+def sbm_attention(case: Case, backend: str = "auto") -> Any:
+    """The case's layer, in training mode where gradients are wanted; with ``"dense"`` it draws every pair if it can."""
+    layer = copy.copy(case.layer)  # shares the parameters
+    layer.backend = backend
+    if backend == "dense" and case.setting.kind != "fitted":
+        layer.sampler = "bernoulli"
+    layer.training = torch.is_grad_enabled()
+    return layer(case.query, case.key, case.value)
+
+
+def window_attention(case: Case) -> Any:
+    """The window that holds as many keys as are drawn, through the library's own kernels."""
+    setting = case.setting
+    n_keys = round(setting.n * setting.density)
+    layer = RandomMaskAttention(setting.d_head, setting.n_heads, mask_density=0.0, window=n_keys)
+    return layer(case.query, case.key, case.value)
+
+
+CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput]] = {
+    REFERENCE: full_attention,
+    "math": lambda case: full_attention(case, SDPBackend.MATH),
+    OURS: sbm_attention,
+    "pyg": lambda case: sbm_attention(case, "pyg"),
+    "window": window_attention,
+    "dense": lambda case: sbm_attention(case, "dense"),
+}
+IN_SUITE = {"attention": (REFERENCE, OURS, "math", "pyg", "dense"), "fitted": (REFERENCE, OURS, "window", "dense")}
+
+
+def too_large(name: str, setting: Setting) -> str | None:
+    """Why a contestant does not take part in a case on a CPU, or None; a GPU runs out of memory."""
+    n_pairs = setting.n_heads * setting.n**2
+    most = {REFERENCE: 2**30, "math": 2**26, "dense": 2**24, "pyg": 2**22}.get(name, n_pairs)
+    size, what = (n_pairs * setting.density, "edges") if name == "pyg" else (n_pairs, "pairs")
+    return None if size <= most else f"left out above {most / 2**20:.0f} Mi {what} over all heads"
+
+
+def entry(name: str, case: Case, is_training: bool) -> Entry:
+    """What is timed: the output, or with ``is_training`` all gradients of its product with the cotangent."""
+
+    def call(_: object) -> tuple[Tensor | None, ...]:
+        with torch.set_grad_enabled(is_training):
+            output = CONTESTANTS[name](case)
+        values, loss = (output, None) if isinstance(output, Tensor) else (output.values, output.auxiliary_loss)
+        if not is_training:
+            return (values,)
+        outputs, cotangents = [values], [case.cotangent]
+        if loss is not None and loss.requires_grad:
+            outputs.append(loss)
+            cotangents.append(torch.ones_like(loss))
+        return torch.autograd.grad(outputs, case.leaves, cotangents, allow_unused=True)
+
+    return Entry(call)
+
+
+def compare(case: Case, is_training: bool, names: Sequence[str], pace: Pace) -> dict[str, Summary]:
+    """A summary for each contestant that runs, with the ``peak`` of its memory; ``{"missing": why}`` for the others.
+
+    Ratios are to full attention; if that does not run, there are only times.
+    """
+    found: dict[str, Summary] = {}
+    entries = {name: entry(name, case, is_training) for name in names}
+    for name in names:
+        why = None if case.query.is_cuda else too_large(name, case.setting)
+        found[name] = {"missing": why} if why else first_call(entries[name], case.query.device)
+    running = {name: entries[name] for name in names if "missing" not in found[name]}
+    if running:
+        reference = REFERENCE if REFERENCE in running else next(iter(running))
+        times = race(running, pace, reference=reference, headline=tuple({OURS} & running.keys()))
+        for name, one in times.items():
+            found[name] |= {key: x for key, x in one.items() if reference == REFERENCE or "ratio" not in key}
     return found
 
 
-def _backends(is_quick: bool, device: torch.device, track: Track) -> dict[str, Any]:
-    masks = [mask for mask in backends.MASKS if mask[1] <= 256 or not is_quick]
-    return backends.run(masks, Pace(0.1 if is_quick else 0.25, 5, 101), track)
+def first_call(first: Entry, device: torch.device) -> Summary:
+    """Why a contestant is ``missing``, or the ``peak`` of its memory in MiB, on a CPU only where Linux tells it."""
+    try:
+        first.seconds()
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            before = torch.cuda.memory_allocated(device)
+            first.seconds()
+            return {"peak": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
+        return {"peak": round(peak_of(first.seconds)[1], 1)} if sys.platform == "linux" else {}
+    except Exception as error:  # whatever a contestant raises on this machine is the finding, and the others go on
+        if is_out_of_memory(error):
+            return {"missing": "out of memory"}
+        message = (str(error).strip() or "no message").splitlines()[0][:160]
+        return {"missing": f"does not run here: {type(error).__name__}: {message}"}
 
 
-def _memory(is_quick: bool, device: torch.device, track: Track) -> dict[str, Any]:
-    return memory.run(memory.STEPS[: 1 if is_quick else None], track=track)
+def first_two(sweep: Sequence[Setting]) -> list[Setting]:
+    """The first two settings of each kind."""
+    return [setting for kind in KINDS for setting in [s for s in sweep if s.kind == kind][:2]]
 
 
-SUITES: dict[str, Callable[[bool, torch.device, Track], dict[str, Any]]] = {
-    "attention": _attention,
-    "fitted": _fitted,
-    "backends": _backends,
-    "memory": _memory,
-}
-"""What measures, given whether that should take only a minute, the device, and ``track``."""
+def run_suite(name: str, is_quick: bool, device: torch.device, track: Track = untracked) -> dict[str, Any]:
+    """Measures every setting of a suite, forward and as a training step: ``cases``, with a result per contestant.
+
+    On a GPU, queries, keys and values are bfloat16, as under autocast.
+    """
+    sweeps, pace = SUITES[name], Pace(2.0, 5)
+    if is_quick:
+        sweeps, pace = {sweep: first_two(settings) for sweep, settings in sweeps.items()}, Pace(0.5, 3)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    cases = []
+    settings = dict.fromkeys(setting for sweep in sweeps.values() for setting in sweep)  # each once
+    for setting in track(list(settings), description=name):
+        case = build(setting, device=device, dtype=dtype)
+        about = asdict(setting) | {"dtype": str(dtype).removeprefix("torch.")}
+        about["sweeps"] = [sweep for sweep, mine in sweeps.items() if setting in mine]
+        for way in (False, True):
+            cases.append(about | {"is_training": way, "results": compare(case, way, IN_SUITE[name], pace)})
+        del case
+        gc.collect(1)  # what is left is young; a full collection takes longer than many a race
+        torch.cuda.empty_cache()
+    return {"cases": cases}
 
 
 def run_suites(
@@ -60,40 +180,25 @@ def run_suites(
     track: Track = untracked,
     on_found: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> dict[str, Any]:
-    """Runs suites one after the other.
+    """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
-    Args:
-        names: Keys of ``SUITES``; none means all of the device, and a GPU has ``attention`` and ``fitted``.
-        is_quick: Whether it should take only a minute: fewer cases, fewer rounds.
-        threads: Threads of torch and of the compiled kernels; by default torch's own number.
-        device: ``"cpu"`` or ``"cuda"``.
-        track: Shows progress, such as the method ``track`` of rich's ``Progress``.
-        on_found: Called with the result so far after each suite.
-
-    Returns:
-        The content of a results file: ``manifest``, ``is_quick``, and ``suites`` by name.
+    ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
+    ``device`` is ``"cpu"`` or ``"cuda"``, and ``on_found`` is called with the result so far after each suite.
     """
-    mine = ON_GPU if device == "cuda" else tuple(SUITES)
     for name in names:
         choose("suite", name, SUITES)
-        if name not in mine:
-            raise SbmtError(f"a suite of --device {device}, among {', '.join(mine)}", name, "change one of them")
     before = torch.get_num_threads()
     threads = before if threads is None else threads
-    check_sizes(threads=threads)
-    if threads > MOST_THREADS:
-        raise SbmtError(f"at most {MOST_THREADS} threads", threads, "more than there are cores only wait")
+    if not 1 <= threads <= 1024:
+        raise SbmtError("1 to 1024 threads", threads, "give at most as many as there are cores")
     usable = usable_device(device)
     torch.set_num_threads(threads)
     try:
-        result: dict[str, Any] = {"manifest": machine_manifest() | gpu_manifest(usable), "is_quick": is_quick}
-        result["suites"] = {}
+        result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "suites": {}}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            for name in names or mine:
-                start = perf_counter()
-                found = SUITES[name](is_quick, usable, track)
-                result["suites"][name] = {"seconds": round(perf_counter() - start, 1), "found": found}
+            for name in names or SUITES:
+                result["suites"][name] = {"found": run_suite(name, is_quick, usable, track)}
                 on_found(result)
     finally:
         torch.set_num_threads(before)

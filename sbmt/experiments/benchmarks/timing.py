@@ -1,14 +1,20 @@
 """Interleaved timing: contestants take turns, so that a slow moment of the machine affects all of them."""
 
 import gc
+import os
+import platform
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.benchmark import timer  # waits for a GPU before it reads the clock
 
 from sbmt.errors import choose
+from sbmt.experiments.training.run import manifest
 
 FEW_ROUNDS = 3  # rounds in which every contestant takes part, however slow it is
 
@@ -52,14 +58,12 @@ def race(
     median, over the rounds that a contestant took part in, of its time over the reference's time in the same round.
     """
     choose("reference", reference, entries)
-    steady = {reference, *headline}
-    names = list(entries)
+    steady, names = {reference, *headline}, list(entries)
     times: dict[str, list[float]] = {name: [] for name in names}  # NaN where it sat out
     used = dict.fromkeys(names, 0.0)
     for name in names:
         entries[name].seconds()
     gc.collect(0)  # garbage of the last race is young; a full collection takes longer than many a race
-    was_collecting = gc.isenabled()
     gc.disable()
     try:
         for turn in range(pace.most):
@@ -67,12 +71,10 @@ def race(
                 break
             for name in names if turn % 2 == 0 else reversed(names):
                 joins = turn < FEW_ROUNDS or name in steady or used[name] < pace.seconds / len(names)
-                taken = entries[name].seconds() if joins else float("nan")
-                used[name] += taken if joins else 0.0
-                times[name].append(taken)
+                times[name].append(entries[name].seconds() if joins else float("nan"))
+                used[name] += times[name][-1] if joins else 0.0
     finally:
-        if was_collecting:
-            gc.enable()
+        gc.enable()
     return {name: summarise(times[name], times[reference]) for name in names}
 
 
@@ -84,13 +86,26 @@ def summarise(seconds: list[float], reference: list[float]) -> Summary:
         >>> found["median"], found["ratio"], found["rounds"]
         (1.5, 1.5, 2)
     """
-    taken = np.asarray(seconds)
-    was_there = ~np.isnan(taken)
-    found: Summary = {"rounds": int(was_there.sum())}
-    for names, values in (
-        (("low", "median", "high"), 1e3 * taken[was_there]),
-        (("ratio_low", "ratio", "ratio_high"), (taken / np.asarray(reference))[was_there]),
-    ):
-        quartiles = np.quantile(values, (0.25, 0.5, 0.75))
-        found |= {name: float(f"{x:.4g}") for name, x in zip(names, quartiles, strict=True)}  # the rest is noise
-    return found
+    taken, quartiles = np.asarray(seconds), (0.25, 0.5, 0.75)
+    times = np.nanquantile(1e3 * taken, quartiles)
+    ratios = np.nanquantile(taken / np.asarray(reference), quartiles)
+    names = ("low", "median", "high", "ratio_low", "ratio", "ratio_high")
+    rounded = (float(f"{x:.4g}") for x in (*times, *ratios))  # the rest is noise
+    return {"rounds": int(np.isfinite(taken).sum())} | dict(zip(names, rounded, strict=True))
+
+
+def machine_manifest(device: torch.device | None = None) -> dict[str, Any]:
+    """A run's manifest, the GPU if one is measured, and the processor, such as "AMD EPYC (family 26, model 2; AVX512)".
+
+    Names alone say little on virtual machines.
+    """
+    path = Path("/proc/cpuinfo")
+    text = path.read_text() if path.exists() else ""
+    found = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)", text, re.MULTILINE))
+    which = "family {cpu family}, model {model}; ".format(**found) if len(found) == 3 else ""
+    name = found.get("model name") or platform.processor() or "unknown"
+    about = manifest() | {"processor": f"{name} ({which}{torch.backends.cpu.get_cpu_capability()})"}
+    about["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "not set")
+    if device is not None and device.type == "cuda":
+        about |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda or "unknown"}
+    return about

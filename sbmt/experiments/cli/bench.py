@@ -1,4 +1,4 @@
-"""``sbmt bench`` and ``sbmt cost``: time and memory of many ways to attend, and operations of each."""
+"""``sbmt bench`` and ``sbmt cost``: time and memory of ways to attend, and operations of many attentions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError
 from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars, write_result
 from sbmt.experiments.training.run import manifest
 
@@ -16,12 +15,11 @@ Names = list[str] | None
 
 
 def bench(
-    suite: Annotated[Names, typer.Option(help="attention, fitted, backends, memory (repeatable); default: all")] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda, which has the suites attention and fitted")] = "cpu",
+    suite: Annotated[Names, typer.Option(help="attention or fitted; both if left out")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
     json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
-    figure: Annotated[Path | None, typer.Option(help="where the figure of attention or fitted goes")] = None,
 ) -> None:
     """Measure speed and memory against full attention and other implementations.
 
@@ -30,9 +28,7 @@ def bench(
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
-    check_targets(json, figure)
-    if figure is not None and suite and not {"attention", "fitted"} & set(suite):
-        raise SbmtError("the suite attention or fitted for --figure", ", ".join(suite), "add --suite attention")
+    check_targets(json)
     console = Console(markup=False)
     with progress_bars(console) as progress:
         options: dict[str, Any] = {"threads": threads, "device": device, "track": progress.track}
@@ -40,22 +36,17 @@ def bench(
     for table in tables_of(result):
         print_table(console, table)
     about = result["manifest"]
-    machine = about.get("gpu", f"{about['processor']}, {about['threads']} threads")
-    console.print(f"{machine}, torch {about['torch']}", highlight=False)
-    if figure is not None:
-        from sbmt.experiments.plots.benchmarks import draw_benchmarks
-
-        draw_benchmarks(result, figure)
+    gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""
+    console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
 
 
 def cost(
     attention: Annotated[Names, typer.Option(help="name of an attention (repeatable); all if left out")] = None,
     length: Annotated[list[int] | None, typer.Option(help="tokens (repeatable); the paper's tasks if left out")] = None,
     density: Annotated[float | None, typer.Option(help=f"of masks; the paper's, or {DENSITY} with --length")] = None,
-    memory: Annotated[bool, typer.Option(help="whether to measure memory, about a minute in all")] = True,
     json: Annotated[Path | None, typer.Option(help="where the numbers go")] = None,
 ) -> None:
-    """Count the operations of a forward pass and measure its peak memory, both relative to full attention.
+    """Count the operations of a forward pass, relative to full attention.
 
     The models are those of the paper's Table 7: 2 layers, 2 heads of width 32, 128 clusters; one example at a time,
     without gradients. FLOPs are of matrix products, a multiply-add as 2.
@@ -67,8 +58,7 @@ def cost(
     if density is not None:
         columns = [replace(column, density=density) for column in columns]
     console = Console(markup=False)
-    with progress_bars(console) as progress:
-        report = cost_report(attention or (), columns, has_memory=memory, track=progress.track)
+    report = cost_report(attention or (), columns)
     for table in cost_tables(report):
         print_table(console, table)
     write_result(report | {"manifest": manifest()}, json)

@@ -87,8 +87,7 @@ def inspect(
 
         draw_inspection(loaded, output, seed)
     else:
-        from sbmt.experiments.plots.attended import inspect_examples
-        from sbmt.experiments.plots.long_range import draw_long_range_inspection
+        from sbmt.experiments.plots.attended import draw_long_range_inspection, inspect_examples
 
         draw_long_range_inspection(inspect_examples(loaded, examples, seed=seed), output, query)
     console.print(f"Figure: {output}", highlight=False)

@@ -56,7 +56,7 @@ def study_table(result: dict[str, Any]) -> Table:
 def check_targets(json: Path | None = None, figure: Path | None = None) -> None:
     """Checks before the work, not after it, that its results can be written."""
     if figure is not None:
-        from sbmt.experiments.plots.save import figure_format
+        from sbmt.experiments.plots.style import figure_format
 
         figure_format(figure)
     check_writable(json, figure)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import QUIET, ROLES
+from sbmt.experiments.plots.style import QUIET, ROLES, saved_figure
 
 
 def draw_encoder_masks(rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -12,8 +12,7 @@ from torch import Tensor
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import check_sizes, choose
 from sbmt.experiments.plots.masks import plot_mask
-from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import BLUE, FAINT, VERMILLION
+from sbmt.experiments.plots.style import BLUE, FAINT, VERMILLION, saved_figure
 from sbmt.graph.edges import EdgeList
 
 _SCATTER = (0.35, 0.04)  # standard deviations of tokens and of clusters around their centre
@@ -22,15 +21,12 @@ _CLUSTERS = 6
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tokens, which are both queries and keys, and clusters in the plane.
-
-    The block model has memberships sigmoid(node · cluster) and the block matrix softmax(cluster · cluster).
-    """
+    """Tokens, which are both queries and keys, and clusters in the plane."""
 
     name: str
     nodes: Float[Tensor, "n 2"]
     clusters: Float[Tensor, "k 2"]
-    block_model: BlockModel
+    block_model: BlockModel  # memberships sigmoid(node · cluster), block matrix softmax(cluster · cluster)
 
 
 def _circle(n_nodes: int) -> Tensor:
@@ -44,11 +40,7 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "separated": lambda n: (_circle(n), _circle(_CLUSTERS)),
     "distant": lambda n: (torch.full((n, 2), 1.1), torch.full((_CLUSTERS, 2), -1.1)),
 }
-"""Where tokens and clusters are before they are scattered.
-
-All in one place away from the origin make a dense mask, groups a block-diagonal one, and clusters on the far side of
-the origin a sparse one.
-"""
+"""Where tokens and clusters are before they are scattered: the mask is dense, block-diagonal, or sparse."""
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
@@ -72,14 +64,12 @@ def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], 
     with saved_figure(path, 9.6, 3.1 * len(placements)) as figure:
         axes = figure.subplots(len(placements), 3, squeeze=False)
         for (plane, expected, sampled), placement, drawn in zip(axes, placements, edges, strict=True):
-            plane.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
-            plane.axvline(0, color=FAINT, linewidth=0.8, zorder=0)
+            plane.grid(color=FAINT)
             tokens, clusters = placement.nodes.T.numpy(), placement.clusters.T.numpy()
             plane.scatter(*tokens, s=18, color=BLUE, alpha=0.7, label="tokens", linewidths=0)
             plane.scatter(*clusters, s=70, color=VERMILLION, marker="X", label="clusters", ec="white")
             plane.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal", title=placement.name)
             plane.legend(loc="lower right", fontsize=8)
-            model = placement.block_model
-            density = model.expected_density().item()
-            plot_mask(model.expected_mask(), expected, title=f"edge probability, mean {density:.3f}")
+            mean = placement.block_model.expected_density().item()
+            plot_mask(placement.block_model.expected_mask(), expected, title=f"edge probability, mean {mean:.3f}")
             plot_mask(drawn, sampled, title=f"one draw, density {drawn.density().item():.3f}")

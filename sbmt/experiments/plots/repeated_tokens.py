@@ -5,31 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from torch import Tensor
 
-from sbmt.experiments.data.repeated_tokens import majority_accuracy, random_mask_ceiling, sample_repeated_tokens
+from sbmt.experiments.data.repeated_tokens import majority_accuracy, sample_repeated_tokens
 from sbmt.experiments.plots.masks import plot_mask
-from sbmt.experiments.plots.save import saved_figure
-from sbmt.experiments.plots.style import INK, VERMILLION
+from sbmt.experiments.plots.style import INK, VERMILLION, saved_figure
 from sbmt.experiments.training.run import Run
 from sbmt.graph.patterns import sliding_window
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
-
-WINDOW = 25  # steps that a curve's point averages
-
-
-def plot_majority(axes: Axes, length: int) -> None:
-    """The accuracy of always guessing the commoner label."""
-    axes.axhline(majority_accuracy(length), color=INK, linestyle=":", linewidth=1, label="majority guess")
-
-
-def plot_ceiling(axes: Axes, length: int) -> None:
-    """The best accuracy that a random mask allows, over its density."""
-    density = np.linspace(0, 1, 101)
-    ceiling = [random_mask_ceiling(length, p) for p in density]
-    axes.plot(density, ceiling, color=INK, linestyle="--", linewidth=1, label="ceiling of a random mask")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,29 +28,24 @@ class SeenMask:
 
 @torch.no_grad()
 def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
-    """Runs a model once on an unseen sequence, sorted by value, and returns the mask of its first head."""
+    """Runs a model once in eval mode on an unseen sequence, sorted by value, and returns the mask of its first head."""
     generator = torch.Generator().manual_seed(seed)
     n_values = model.encoder.token_embedding.weight.shape[0]
     tokens = sample_repeated_tokens(1, n_values, generator=generator)[0].sort(1).values
     twins = tokens[0, :, None] == tokens[0]
     attention = model.get_submodule("encoder.blocks.0.attention.attention")
-    inputs: list[tuple[Tensor, ...]] = []
-    handle = attention.register_forward_pre_hook(lambda _, given: inputs.append(given))
-    was_training = model.training
-    try:
-        attended = model.eval()(tokens, generator=generator, return_edges=True).attention[0]
-        drawn = attended.edges.to_dense()[0, 0]
-        if not isinstance(attention, SBMAttention):  # every pair has the same probability
-            return SeenMask(attended.expected_density[0, 0].expand_as(drawn), drawn, twins, None)
-        block_model = attention.block_model(*inputs[0][:2])
-        expected = block_model.expected_mask()[0, 0]
-        if attention.window is not None:
-            certain = sliding_window(attended.edges.shape, attention.window).to_dense()[0, 0]
-            expected = expected.masked_fill(certain, 1.0)
-        return SeenMask(expected, drawn, twins, block_model.query_membership[0, 0])
-    finally:
-        handle.remove()
-        model.train(was_training)
+    inputs: list[Tensor] = []
+    handle = attention.register_forward_pre_hook(lambda _, given: inputs.extend(given))
+    attended = model.eval()(tokens, generator=generator, return_edges=True).attention[0]
+    handle.remove()
+    drawn = attended.edges.to_dense()[0, 0]
+    if not isinstance(attention, SBMAttention):  # every pair has the same probability
+        return SeenMask(attended.expected_density[0, 0].expand_as(drawn), drawn, twins, None)
+    block_model = attention.block_model(*inputs[:2])
+    expected = block_model.expected_mask()[0, 0]
+    if attention.window is not None:
+        expected = expected.masked_fill(sliding_window(attended.edges.shape, attention.window).to_dense()[0, 0], 1.0)
+    return SeenMask(expected, drawn, twins, block_model.query_membership[0, 0])
 
 
 def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
@@ -76,11 +55,11 @@ def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
         above, below = figure.subplots(2, 3)
         for ax, name in zip(above, ("loss", "accuracy", "density"), strict=True):
             values = np.asarray(run.history[name])
-            width = min(WINDOW, len(values))
+            width = min(25, len(values))  # steps that a curve's point averages
             smooth = np.convolve(values, np.ones(width) / width, mode="valid")
             ax.plot(np.arange(width, len(values) + 1), smooth, color=VERMILLION)
             ax.set(xlabel="step", title=f"{name} of the training batch", xlim=(0, None))
-        plot_majority(above[1], run.config.length)
+        above[1].axhline(majority_accuracy(run.config.length), color=INK, linestyle=":", label="majority guess")
         above[1].legend(loc="lower right", fontsize=8)
         mean, density = (float(mask.float().mean()) for mask in (seen.expected, seen.drawn))
         plot_mask(seen.expected, below[0], title=f"edge probability, mean {mean:.3f}")

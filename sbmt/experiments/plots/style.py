@@ -1,13 +1,19 @@
-"""One look for every figure."""
+"""One look for every figure, and figures on disk."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib import rc_params_from_file
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from sbmt.errors import SbmtError
+from sbmt.experiments.files import write_bytes
 
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
@@ -42,19 +48,32 @@ SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#F
 STYLE = rc_params_from_file(Path(__file__).with_name("sbmt.mplstyle"), use_default_template=False)
 
 
-def use_style() -> AbstractContextManager[object]:
-    """Gives figures the house style, from this call on or for the length of a ``with`` block.
-
-    The background is white and the text dark on every page, so figures read the same in light and dark mode.
-    """
-    replaced = {name: matplotlib.rcParams[name] for name in STYLE}
+def use_style() -> None:
+    """Gives all figures the house style from this call on."""
     matplotlib.rcParams.update(STYLE)
-    stack = ExitStack()
-    stack.callback(matplotlib.rcParams.update, replaced)
-    return stack
 
 
-def is_dark(colour: Sequence[float] | np.ndarray) -> bool:
-    """Whether writing on this colour (red, green and blue in [0, 1]) should be white."""
-    red, green, blue, *_ = colour
-    return bool(0.299 * red + 0.587 * green + 0.114 * blue < 0.55)
+@contextmanager
+def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure in the house style, in inches, written to ``path`` at the end of the block, whole or not at all."""
+    kind = figure_format(path)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        buffer = io.BytesIO()
+        # Without matplotlib's version in it, the same figure gives the same bytes.
+        options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
+        try:
+            figure.savefig(buffer, format=kind, **options if kind == "png" else {})
+        except ValueError as error:  # such as a SOURCE_DATE_EPOCH that is no number
+            raise SbmtError(f"a figure that matplotlib writes as {kind}", error, "correct that, or use .png") from error
+        write_bytes(path, buffer.getvalue())
+
+
+def figure_format(path: Path) -> str:
+    """The format that the ending of ``path`` names, if matplotlib can write it."""
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in formats:
+        raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
+    return kind

@@ -9,7 +9,7 @@ import torch
 from matplotlib.colors import to_rgba
 
 from sbmt import EdgeList, SbmtError
-from sbmt.experiments.plots import PALETTE, ROLES, plot_bipartite, plot_mask, plot_scores, use_style
+from sbmt.experiments.plots import PALETTE, plot_bipartite, plot_mask, plot_scores
 
 
 @pytest.fixture(autouse=True)
@@ -71,11 +71,3 @@ def test_one_query_stands_out_and_widths_follow_weights(mask):
 def test_what_does_not_fit_is_refused(wrong):
     with pytest.raises(SbmtError, match="expected"):
         wrong()
-
-
-def test_style_is_undone_after_the_block():
-    before = dict(matplotlib.rcParams)
-    with use_style():
-        assert matplotlib.rcParams["figure.facecolor"] == "white"
-    assert dict(matplotlib.rcParams) == before
-    assert len(set(ROLES.values())) == len(ROLES)

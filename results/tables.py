@@ -184,17 +184,17 @@ def attention_seen_table(show: str = "attention_mass", part: str = "") -> str:
     return grid(("", *networks), rows)
 
 
-def pretrained_table(task: str) -> str:
-    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, and the score."""
+def pretrained_table() -> str:
+    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, halves found."""
     rows: list[tuple[object, ...]] = []
-    for case in (case for case in load("pretrained")["cases"] if case["task"] == task):
+    for case in load("pretrained")["cases"]:
         for kind in case["kinds"]:
-            first = f"{case['length']} tokens, c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
-            lost = kind.get("lost", {"low": 0.0, "high": 0.0})
-            interval = f" ({100 * lost['low']:.1f} to {100 * lost['high']:.1f} lost)" if lost["high"] else ""
-            numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}"
-            rows.append((first, kind["kind"], *numbers, f"{100 * mean(kind['scores']):.1f} %{interval}"))
-    return grid(("", "masks", "pairs", "cosine", "found"), rows)
+            first = f"c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
+            low, high = (100 * kind["lost"][name] for name in ("low", "high"))
+            lost = f"{low:.1f} to {high:.1f}" if kind["kind"] != "full attention" else LEFT_OUT
+            numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}", f"{100 * kind['found']:.1f} %"
+            rows.append((first, kind["kind"], *numbers, lost))
+    return grid(("", "masks", "pairs", "cosine", "found", "points lost"), rows)
 
 
 # --- long-range and language tasks ---

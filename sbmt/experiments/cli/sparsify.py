@@ -160,7 +160,7 @@ def _sparsify_encoder(
         title = f"Masks in all heads of {folder.name}: cosine of {n_asked} embeddings to those of full attention"
         table = Table("masks", title, ("masks", "pairs", "seen", "cosine"), kinds)
         write_bytes(output / "masks.md", f"{table.markdown()}\n".encode())
-        draw_encoder_masks(rows, output / "masks.png")
+        draw_encoder_masks({"": rows}, output / "masks.png")
     print_table(console, table)
     console.print(f"Model: {output}", highlight=False)
 

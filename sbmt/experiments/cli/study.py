@@ -17,6 +17,8 @@ from sbmt.experiments.studies.study import summary
 from sbmt.experiments.training.generated import SIZES
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
+LONGER = 4096
+"""Tokens on which the demo's networks are timed."""
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
@@ -32,8 +34,9 @@ def demo(
     """Train full attention, SBM as published, a fitted mask and a random one of its density, and compare them.
 
     The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An interrupted demo
-    is resumed.
+    is resumed. At the end, full attention and the fitted mask are timed on 4,096 tokens.
     """
+    from sbmt.experiments.benchmarks.longer import longer_table, on_longer_inputs
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
@@ -45,6 +48,8 @@ def demo(
     print_table(console, study_table(result))
     guess = majority_accuracy(chosen.config.length)
     console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
+    models = {trial: run.model for trial, run in reversed(runs) if trial in ("full", "fitted")}
+    print_table(console, longer_table(on_longer_inputs(models, LONGER, "full"), result["titles"], LONGER))
     published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})

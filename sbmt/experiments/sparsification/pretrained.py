@@ -112,7 +112,7 @@ def compare_encoder(
 
     Returns a row for each kind: its name, the share of pairs that are edges and the share of attention along them (on
     ``tuned_on``), and the mean cosine of an embedding to that of full attention, with its standard error over the texts
-    in ``asked``. That of fitted masks also holds how many keys each head effectively attends to under full attention.
+    in ``asked``.
     """
     rows: list[dict[str, Any]] = []
     torch.manual_seed(0)
@@ -128,6 +128,4 @@ def compare_encoder(
         seen = {measure: quality.mean(measure) for measure in ("density", "attention_mass", "effective_keys")}
         error = float(cosine.std() / len(cosine) ** 0.5)
         rows.append({"kind": name, **seen, "cosine": float(cosine.mean()), "cosine_error": error})
-        if name == FITTED:
-            rows[-1]["attended_keys"] = torch.cat([layer.attended_keys for layer in quality.layers.values()]).tolist()
     return rows

@@ -331,7 +331,7 @@ class GlueConfig(LanguageConfig):
         return glue_metrics(n_classes)
 
 
-_SCORES = {name: float for name in ("loss", "accuracy", "density", "expected_density")}
+_SCORES: dict[str, Any] = {name: float for name in ("loss", "accuracy", "density", "expected_density")}
 _SCORES |= {"densities": list[list[float]], "metrics?": dict[str, float]}
 _DATA = {"vocab_size": int, "first_id": int, "n_documents": int, "class_names": list[str], "tokenizer?": str}
 _RESULT = {"config": dict, "test": _SCORES, "n_parameters": int, "seconds": float, "manifest": dict}

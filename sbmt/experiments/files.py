@@ -6,16 +6,17 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, is_number
 
 LOCK = ".lock"  # in a folder while a process writes there, see sbmt.experiments.locks
 CHECKSUM = "checksum"  # the entry of a JSON object that it is checked by
@@ -125,6 +126,27 @@ def read_json(path: Path) -> Any:
         raise SbmtError(f"JSON in {path}", f"damage ({error})", do) from error
 
 
+def check_form(content: Any, form: Any, where: str) -> None:
+    """Raises SbmtError unless what JSON held has a form: a type, ``list[T]``, ``dict[str, T]``, or entries with theirs.
+
+    An entry ``"name?"`` may be absent, and there may be others. A ``float`` is any finite number.
+    """
+    origin, kinds = get_origin(form), get_args(form)
+    if isinstance(form, dict) and isinstance(content, dict):
+        for name, kind in form.items():
+            if (key := name.removesuffix("?")) in content or key == name:
+                check_form(content.get(key), kind, f"{key} of {where}")
+    elif origin in (list, tuple) and isinstance(content, list) and (origin is list or len(content) == len(kinds)):
+        for item in content:
+            check_form(item, kinds[0], where)
+    elif origin is dict and isinstance(content, dict):
+        for name, item in content.items():
+            check_form(item, kinds[1], f"{name} of {where}")
+    elif not (is_number(content) and abs(content) <= sys.float_info.max if form is float else type(content) is form):
+        words = "entries" if isinstance(form, dict) else getattr(form, "__name__", form)
+        raise SbmtError(f"{where} to be of type {words}", repr(content)[:50], "restore the file, or make it again")
+
+
 def _checksum(content: dict[str, Any]) -> str:
     """SHA-256 of an object without its checksum and without the entries that differ between equal runs."""
     rest = {name: value for name, value in content.items() if name not in (CHECKSUM, "seconds", "manifest")}
@@ -165,7 +187,14 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
-    """Loads weights into a model; names and shapes must fit exactly."""
+    """Loads weights into a model; names, shapes and types must fit exactly, and all must be finite."""
+    for name, weight in model.state_dict().items():
+        if (found := tensors.get(name, weight)).dtype != weight.dtype:
+            raise SbmtError(
+                f"{name} of type {weight.dtype} in {folder}", found.dtype, "restore the file, or train again"
+            )
+        if not found.isfinite().all():
+            raise SbmtError(f"finite weights in {folder}", f"others in {name}", "restore the file, or train again")
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

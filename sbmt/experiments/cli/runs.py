@@ -8,7 +8,7 @@ import torch
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError, check_seed, choose
+from sbmt.errors import SbmtError, check_seed, choose, printable
 from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table
 from sbmt.experiments.data.glue import read_glue
 from sbmt.experiments.files import write_bytes
@@ -60,7 +60,7 @@ def predict(
     predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
     write_bytes(output, submission(config.task, rows, predicted).encode())
     skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
-    Console(markup=False).print(f"{len(rows):,} answers: {output}{skipped}", highlight=False)
+    Console(markup=False).print(f"{len(rows):,} answers: {printable(output)}{skipped}", highlight=False)
 
 
 def inspect(
@@ -81,7 +81,7 @@ def inspect(
         raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
     if query is not None and (is_generated or config.is_image):
         raise SbmtError("--query only for a run on texts", config.task, "leave it out")
-    _print_run(console, "the shipped checkpoint" if run is None else str(run), loaded)
+    _print_run(console, "the shipped checkpoint" if run is None else printable(run), loaded)
     if is_generated:
         from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
@@ -90,7 +90,7 @@ def inspect(
         from sbmt.experiments.plots.attended import draw_long_range_inspection, inspect_examples
 
         draw_long_range_inspection(inspect_examples(loaded, examples, seed=seed), output, query)
-    console.print(f"Figure: {output}", highlight=False)
+    console.print(f"Figure: {printable(output)}", highlight=False)
 
 
 def _print_run(console: Console, title: str, run: Run) -> None:
@@ -132,4 +132,4 @@ def sample(
     title = f"One draw by the {sampler} sampler, {n_tokens} tokens"
     print_table(console, Table("sample", title, ("case", "expected density", "density", "edges"), tuple(rows)))
     draw_placements(placements, edges, output)
-    console.print(f"Figure: {output}", highlight=False)
+    console.print(f"Figure: {printable(output)}", highlight=False)

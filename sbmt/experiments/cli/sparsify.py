@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import sbmt
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, printable
 from sbmt.experiments.cli.terminal import print_scores, print_table, progress_bars
 from sbmt.experiments.files import check_writable, write_bytes, write_json
 from sbmt.experiments.locks import only_writer
@@ -109,7 +109,7 @@ def sparsify(
         result = _compare(console, full, sparse, examples, fine_tune)
         for path in filter(None, (masks, json)):
             write_json(path, result)
-    console.print(f"Run: {folder}", highlight=False)
+    console.print(f"Run: {printable(folder)}", highlight=False)
 
 
 def _sparsify_encoder(
@@ -162,7 +162,7 @@ def _sparsify_encoder(
         write_bytes(output / "masks.md", f"{table.markdown()}\n".encode())
         draw_encoder_masks({"": rows}, output / "masks.png")
     print_table(console, table)
-    console.print(f"Model: {output}", highlight=False)
+    console.print(f"Model: {printable(output)}", highlight=False)
 
 
 def _bar(progress: Progress, name: str, steps: int) -> Callable[[int, float], None]:

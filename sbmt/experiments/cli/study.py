@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from sbmt.errors import check_sizes, choose
+from sbmt.errors import check_sizes, choose, printable
 from sbmt.experiments.cli.terminal import check_targets, print_table, run_with_bar, study_table, write_result
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.studies import language
@@ -53,7 +53,9 @@ def demo(
     published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
-    console.print(f"Figure and numbers: {output}   Next: sbmt inspect {output / 'fitted-seed0'}", highlight=False)
+    console.print(
+        f"Figure and numbers: {printable(output)}   Next: sbmt inspect {output / 'fitted-seed0'}", highlight=False
+    )
 
 
 def study(
@@ -79,7 +81,7 @@ def study(
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
-    console.print(f"Runs and numbers: {folder}", highlight=False)
+    console.print(f"Runs and numbers: {printable(folder)}", highlight=False)
 
 
 def glue(
@@ -111,4 +113,4 @@ def glue(
         from sbmt.experiments.plots.study import draw_glue
 
         draw_glue(results, figure)
-    console.print(f"Runs and numbers: {output}", highlight=False)
+    console.print(f"Runs and numbers: {printable(output)}", highlight=False)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from rich.console import Console
 
-from sbmt.errors import SbmtError, choose
+from sbmt.errors import SbmtError, choose, printable
 from sbmt.experiments.cli.terminal import numbers_of, print_scores, progress_bars
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.devices import usable_device
@@ -170,4 +170,4 @@ def _train(
             console.print(f"A checkpoint is kept every {config.checkpoint_every} steps: go on with --resume.")
         raise
     print_scores(console, run.test, run.about)
-    console.print(f"Run: {folder}", highlight=False)
+    console.print(f"Run: {printable(folder)}", highlight=False)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.locate import find_files, missing, open_binary, sha256_of, tar_files
+from sbmt.experiments.data.locate import find_files, missing, read_unpacked, sha256_of, tar_files
 from sbmt.experiments.data.source import Arrangement, Examples, Parts, Pool, Source
 
 ARCHIVE = "cifar-10-binary.tar.gz"
@@ -56,8 +56,7 @@ def _from_archive(path: Path) -> Iterator[tuple[str, Examples]]:
 
 def _from_levels(files: dict[str, Path]) -> Iterator[tuple[str, Examples]]:
     for name, split in LOSSY.items():
-        with open_binary(files[name]) as file:
-            yield split, _examples(file.read(), name, is_grey=True)
+        yield split, _examples(read_unpacked(files[name]), name, is_grey=True)
 
 
 def _arrange(pool: Pool) -> Arrangement:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.files import check_regular, tell_os_errors
+from sbmt.experiments.files import MOST_BYTES, check_regular, tell_os_errors
 
 DOWNLOAD_AGAIN = "the file is damaged or a different one: download it again"
+MOST_IN_LINE = 1 << 28  # bytes of a table
 
 
 def data_folder() -> Path:
@@ -77,8 +78,12 @@ def sha256_of(path: Path) -> str:
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, packed or plain, with their ends: only line feeds end them. A byte-order mark is dropped."""
     with open_binary(path) as file:
-        yield from filter(None, [file.readline().removeprefix(b"\xef\xbb\xbf")])
-        yield from file
+        for number, line in enumerate(iter(lambda: file.readline(MOST_IN_LINE + 1), b""), start=1):
+            if len(line) > MOST_IN_LINE:
+                expected = f"at most {MOST_IN_LINE:,} bytes in {path}, line {number}"
+                raise SbmtError(expected, "more", "give text that is divided into lines")
+            if line := line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line:
+                yield line
 
 
 def read_text(path: Path) -> Iterator[tuple[str, str]]:
@@ -92,23 +97,37 @@ def read_text(path: Path) -> Iterator[tuple[str, str]]:
             raise SbmtError(f"text in UTF-8 in {where}", repr(line[error.start :][:10]), do) from error
 
 
+def read_unpacked(path: Path) -> bytes:
+    """The content of a file, unpacked, of at most :data:`MOST_BYTES` bytes."""
+    with open_binary(path) as file:
+        if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
+            raise SbmtError(f"at most {MOST_BYTES:,} bytes in {path}, unpacked", "more", DOWNLOAD_AGAIN)
+    return content
+
+
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere."""
-    with open_binary(path) as packed:
-        content = packed.read()
+    content = read_unpacked(path)
     seen = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-            for member in filter(lambda member: is_wanted(member.name), archive):
+            for member in archive:
+                if member.size < 0:  # tarfile would go back, and read it for ever
+                    raise tarfile.ReadError(f"a size of {member.size} bytes")
+                if not is_wanted(member.name):
+                    continue
                 name = PurePosixPath(member.name)
-                file = archive.extractfile(member) if member.isreg() and name not in seen else None
+                is_plain = member.isreg() and not member.issparse() and name not in seen
+                file = archive.extractfile(member) if is_plain else None
                 if file is None:
-                    raise SbmtError(f"{name} in {path} to be one file", "two, or a link", DOWNLOAD_AGAIN)
+                    raise SbmtError(f"{name} in {path} to be one file", "two, a link or a sparse one", DOWNLOAD_AGAIN)
                 seen.add(name)
                 yield member.name, file.read()
             # tarfile takes for the end whatever is no header; it must be zeros, as the format demands
             if archive.offset >= len(content) or content[archive.offset :].strip(b"\0"):
                 raise EOFError(f"it breaks off after {archive.offset} bytes")
-    except (tarfile.TarError, EOFError, OverflowError) as error:
+    except SbmtError:
+        raise
+    except (tarfile.TarError, EOFError, OverflowError, ValueError, RecursionError) as error:
         got = f"damage ({str(error)[:200]})"
         raise SbmtError(f"a whole tar archive {path}", got, DOWNLOAD_AGAIN) from error

@@ -1,5 +1,6 @@
 """Where a task's examples come from: parts that are made one after the other, and always the same."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -7,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbmt.errors import SbmtError, check_sizes, describe, is_integer
+from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_integer
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "corpus", "sst2", "qqp", "mnli", "qnli")
 SPLITS = ("train", "dev", "test")  # every task has these; some have further ones after them
@@ -20,7 +21,10 @@ Symbols = NDArray[np.unsignedinteger[Any]]
 
 def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> NDArray[np.int64]:
     """The numbers as an array, if all of them are integers in [0, n)."""
-    array = np.asarray(numbers)
+    try:
+        array = np.asarray(numbers)
+    except ValueError as error:  # rows of different lengths
+        raise SbmtError(f"{what}: a row of integers", error, "give integers") from error
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise SbmtError(f"{what}: a row of integers", describe(numbers), "give integers")
     if array.size and not 0 <= array.min() <= array.max() < n:
@@ -31,7 +35,7 @@ def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> ND
 def _check_names(kind: str, names: Iterable[str]) -> None:
     """Names become parts of the names of files and of tables."""
     for name in names:
-        if not (name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
+        if not (isinstance(name, str) and name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
             raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
 
 
@@ -46,6 +50,9 @@ class Examples:
 
     def __post_init__(self) -> None:
         n = len(check_numbers(self.labels, MOST_LABELS, "labels"))
+        for name, array in {"symbols": self.symbols, "lengths": self.lengths, **self.extras}.items():
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+                raise SbmtError(f"{name}: an array of numbers", type(array).__name__, "make one with numpy.array")
         if self.symbols.dtype not in get_args(SymbolType) or self.symbols.ndim != 1:
             do = f"convert them to {', '.join(get_args(SymbolType))}"
             raise SbmtError("a row of symbols of 8, 16 or 32 bits", describe(self.symbols), do)
@@ -53,7 +60,7 @@ class Examples:
         if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
             raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
         _check_names("extras", self.extras)
-        if any(len(x) != n for x in (self.lengths, *self.extras.values())):
+        if any(x.shape[:1] != (n,) for x in (self.lengths, *self.extras.values())):
             raise SbmtError(f"{n} rows of lengths and extras", "other numbers", "give every example one of each")
 
     @classmethod
@@ -128,6 +135,11 @@ class Source:
     def __post_init__(self) -> None:
         _check_names("examples", [self.name])
         _check_names("files", [part for name in self.files for part in name.split(".")])
+        check_choice("origin", self.origin, Origin)
+        try:
+            json.dumps(self.settings, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise SbmtError("settings that JSON can hold", error, "give names and plain numbers") from error
         check_sizes(vocab_size=self.vocab_size, n_classes=len(self.class_names))
         if not is_integer(self.first_id) or not 0 <= self.first_id < self.vocab_size:
             raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "0 or 1")

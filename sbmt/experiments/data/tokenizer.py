@@ -1,6 +1,7 @@
 """Text as tokens of a byte-level vocabulary: every text has ids, from which it can be recovered."""
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +74,8 @@ class Tokenizer:
     def __post_init__(self) -> None:
         if None in self.special_ids or self.vocab_size > MOST_TOKENS or getattr(self._library.model, "dropout", None):
             got = f"{self.special_ids} for them, {self.vocab_size} in all"
-            raise SbmtError(f"ids of {', '.join(SPECIALS)} and others below {MOST_TOKENS}, and no dropout", got, _DO)
+            expected = f"a tokeniser with ids of {', '.join(SPECIALS)}, all below {MOST_TOKENS}, and no dropout"
+            raise SbmtError(expected, got, _DO)
         if (decoded := self.decode(self.encode(_PROBE))) != _PROBE:
             raise SbmtError("a byte-level tokeniser, which gives back its text", f"{decoded!r} for {_PROBE!r}", _DO)
 
@@ -93,6 +95,9 @@ class Tokenizer:
     def _library(self) -> "tokenizers.Tokenizer":
         package = _package()
         try:
+            content = json.loads(self.json)
+            if content.get("normalizer") or content["model"].get("continuing_subword_prefix"):
+                raise ValueError("it changes the text")  # and some normalisers print a panic before they fail
             library: tokenizers.Tokenizer = package.Tokenizer.from_str(self.json)
         except BaseException as error:  # a panic of its Rust code derives from BaseException
             raise SbmtError("the JSON of a tokeniser", f"damage ({str(error)[:200]})", _DO) from error

@@ -88,6 +88,8 @@ def run_study(
     report = report or (lambda name, seed, step: None)
     folder = Path(folder)
     plan = study.plan()
+    if os.path.lexists(folder / "config.json"):  # whose result the study's would replace
+        raise SbmtError("a folder of several runs", f"{folder}, which holds one, or files of others", "name another")
     with only_writer(folder):
         for is_second in (False, True):  # trials that take their density from another one come after it
             jobs = [

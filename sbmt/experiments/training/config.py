@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sbmt.block_model.fit import DensityKind
 from sbmt.errors import SbmtError, check_choice, check_seed, choose, describe
 from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.files import MOST_TENSORS
 from sbmt.experiments.training.data import TaskData
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, options_of, parameters_of
@@ -160,6 +161,10 @@ class TrainingConfig(ABC):
         names += ["attention", "dropout", "attention_dropout"]  # of which some tasks have none
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else max_length
+        least = self.d_model * (self.n_layers * (self.d_model + self.d_hidden) + (length or 0))
+        least += (vocab_size or 0) * self.d_model // arguments.get("n_ids", 1)
+        if 4 * least >= MOST_TENSORS:  # bytes; nobody means so many, and building them takes all memory
+            raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", f"{4 * least:,}", "choose smaller sizes")
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:

@@ -76,9 +76,11 @@ def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, see
     check_sizes(n_samples=n_samples, **({} if n_examples is None else {"n_examples": n_examples}))
     config = run.config
     data = config.open_data(run.tokenizer, seed)
-    if data.info.get("sha256") != (trained_on := run.about.get("data", {}).get("sha256")):
-        do = "prepare the data that the run was trained on"
-        raise SbmtError(f"examples with checksum {trained_on}", data.info.get("sha256"), do)
+    trained_on, do = run.about.get("data", {}), "prepare the data that the run was trained on"
+    for name in ("sha256", "vocab_size", "first_id", "class_names"):
+        if data.info.get(name) != trained_on.get(name):
+            what = "checksum" if name == "sha256" else name
+            raise SbmtError(f"examples with {what} {trained_on.get(name)}", data.info.get(name), do)
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     found: list[tuple[Tensor, ...]] = []

@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import CHECKSUM, read_json, write_json
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.tasks import CONFIGS, TOKENIZER, tokenizer_of
+from sbmt.experiments.training.tasks import CONFIGS, TOKENIZER, check_size, read_result, tokenizer_of
 
 POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
@@ -122,28 +122,25 @@ def load_run(folder: Path | str) -> Run:
     config = read_config(folder)
     if not (folder / "result.json").exists():
         raise SbmtError(f"a finished run in {folder}", "one that was interrupted", "go on with --resume")
-    about, table = read_json(folder / "result.json"), files.read_file(folder / "metrics.csv")
-    if not isinstance(about, dict) or CHECKSUM not in about:
-        raise SbmtError(f"a checksum in {folder / 'result.json'}", "none", do)
+    about, table = read_result(folder), files.read_file(folder / "metrics.csv")
+    if not config.is_generated and "data" not in about:
+        raise SbmtError(f"what the run in {folder} was trained on", "nothing in result.json", do)
     if type(config).from_dict(about["config"]) != config:
         raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
     if hashlib.sha256(table).hexdigest() != about["metrics_sha256"]:
         raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "others", do)
-    test, seconds = Scores(**about["test"]), float(about["seconds"])
+    test = Scores(**{field.name: about["test"].get(field.name, {}) for field in fields(Scores)})
+    seconds = float(about["seconds"])
     for name in ("config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM):
         del about[name]
     kinds = {"split": str, "step": int}
-    cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
-    rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
+    try:
+        cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
+        rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise SbmtError(f"a table of numbers in {folder / 'metrics.csv'}", error, do) from error
+    check_size(config, folder)
     tensors = files.read_tensors(folder / "model.safetensors")
-    least, n = (
-        config.n_layers * config.d_model * (config.d_model + config.d_hidden),
-        sum(x.numel() for x in tensors.values()),
-    )
-    if least > n:  # before anything so large is built
-        raise SbmtError(f"at least {least:,} weights in {folder}, as config.json says", f"{n:,}", do)
-    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
-        raise SbmtError(f"finite weights in {folder / 'model.safetensors'}", f"others in {broken[0]!r}", do)
     model = build_model(config, about.get("data"))
     files.load_weights(model, tensors, folder)
     tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None

@@ -19,7 +19,7 @@ from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.files import load_weights, read_json, read_tensors
+from sbmt.experiments.files import CHECKSUM, check_form, check_regular, load_weights, read_json, read_tensors
 from sbmt.experiments.training.config import TrainingConfig, family_defaults
 from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
 from sbmt.experiments.training.generated import RECALL, REPEATED_TOKENS, RecallConfig, RepeatedTokensConfig
@@ -298,7 +298,7 @@ class GlueConfig(LanguageConfig):
         except SbmtError as error:
             do = "leave out the options that change the network, or pre-train with them"
             raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", do) from error
-        reached = read_json(folder / "result.json")["test"]["metrics"]["perplexity"]
+        reached = read_result(folder)["test"]["metrics"].get("perplexity")
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
         return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": reached}}
 
@@ -320,6 +320,8 @@ class GlueConfig(LanguageConfig):
         folder = Path(self.pretrained)
         if self.pretrained and read_json(folder / "config.json").get("task") != MLM:
             raise SbmtError("the folder of a pre-training run", folder, "train one with: sbmt train mlm")
+        if self.pretrained:
+            check_size(self, folder)
         return tokenizer_of(folder) if self.pretrained else Tokenizer.load(Path(self.tokenizer))
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
@@ -329,10 +331,35 @@ class GlueConfig(LanguageConfig):
         return glue_metrics(n_classes)
 
 
+_SCORES: dict[str, Any] = {name: float for name in ("loss", "accuracy", "density", "expected_density")}
+_SCORES |= {"densities": list[list[float]], "metrics?": dict[str, float]}
+_DATA = {"vocab_size": int, "first_id": int, "n_documents": int, "class_names": list[str], "tokenizer?": str}
+_RESULT = {"config": dict, "test": _SCORES, "n_parameters": int, "seconds": float, "manifest": dict}
+_RESULT |= {"metrics_sha256": str, CHECKSUM: str, "data?": _DATA, "n_test?": int, "chance?": float}
+_RESULT |= {"interval?": tuple[float, float]}
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """What ``result.json`` in the folder of a finished run says; SbmtError if it is damaged, or of another form."""
+    content: dict[str, Any] = read_json(folder / "result.json")
+    check_form(content, _RESULT, str(folder / "result.json"))
+    return content
+
+
+def check_size(config: TrainingConfig, folder: Path) -> None:
+    """Raises SbmtError if a network of these sizes has more weights than a run's folder, before it is built."""
+    path = folder / "model.safetensors"
+    check_regular(path, "name the folder of a run")
+    least, n = config.n_layers * config.d_model * (config.d_model + config.d_hidden), path.stat().st_size // 4
+    if least > n:
+        do = "restore the file that was changed, or train again"
+        raise SbmtError(f"at least {least:,} weights in {folder}, as its settings say", f"{n:,}", do)
+
+
 def tokenizer_of(folder: Path) -> Tokenizer:
     """The tokeniser of a finished run; SbmtError if it is missing, damaged, or not that of its training."""
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if read_json(folder / "result.json")["data"]["tokenizer"] != tokenizer.sha256:
+    if read_result(folder).get("data", {}).get("tokenizer") != tokenizer.sha256:
         raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
     return tokenizer
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from sbmt.experiments.cli import main
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
@@ -124,3 +125,11 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
 )
 def test_mistakes_take_one_line(refused, command, words):
     refused(command, words)
+
+
+def test_control_characters_of_file_names_are_escaped(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("sys.argv", ["sbmt", "sample", "--output", str(tmp_path / "a\x1b[2J.png")])
+    with pytest.raises(SystemExit):
+        main()
+    out = capsys.readouterr().out
+    assert "\x1b[2J" not in out and r"a\x1b[2J.png" in out.replace("\n", "")

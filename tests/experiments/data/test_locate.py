@@ -2,10 +2,12 @@
 
 import gzip
 import os
+import tarfile
 
 import pytest
 
 from sbmt.errors import SbmtError
+from sbmt.experiments.data import locate
 from sbmt.experiments.data.locate import find_files, open_binary, read_lines, read_text, sha256_of, tar_files
 from tests.experiments.data.layouts import packed
 
@@ -74,3 +76,45 @@ def test_only_line_feeds_end_lines(tmp_path, name, pack):
     (tmp_path / name).write_bytes(pack(b"\xef\xbb\xbf" + b"".join(lines)))
     assert list(read_lines(tmp_path / name)) == lines
     assert [line.encode() for _, line in read_text(tmp_path / name)] == lines
+
+
+def header(name, size, kind=b"0"):
+    """One block of 512 bytes, with a size that may be negative or need more than 8 bytes."""
+    sign = b"\x80" if size >= 0 else b"\xff"
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
+    block[124:136], block[156:157], block[148:156] = sign + (size % 2**88).to_bytes(11), kind, b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+SPARSE = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+STRANGE = {
+    "far beyond its end": header("a", 2**87),
+    "backwards": header("b", -512),  # which Python 3.11.7 read for ever
+    "no number": header("x", 5020, b"x") + b"9" * 5000 + bytes(120),
+    "chained": header("x", 0, b"x") * 5000,
+    "sparse": header("x", len(SPARSE), b"x")
+    + SPARSE.ljust(512, b"\0")
+    + header("a", 512)
+    + b"1\nx\n".ljust(512, b"\0"),
+    "a sparse file": header("a", 0, b"S"),
+}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("what", STRANGE)
+def test_an_archive_with_strange_headers_is_refused(tmp_path, what):
+    (tmp_path / "x.tar").write_bytes(STRANGE[what] + bytes(1024))
+    with pytest.raises(SbmtError, match=r"a whole tar archive|to be one file"):
+        list(tar_files(tmp_path / "x.tar", lambda name: name == "a"))
+
+
+@pytest.mark.bad_input
+def test_lines_and_contents_have_a_largest_size(tmp_path, monkeypatch):
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"short\n" + b"long" * 9))
+    monkeypatch.setattr(locate, "MOST_IN_LINE", 30)
+    with pytest.raises(SbmtError, match="at most 30 bytes in .*line 2"):
+        list(read_lines(tmp_path / "x.gz"))
+    monkeypatch.setattr(locate, "MOST_BYTES", 40)
+    with pytest.raises(SbmtError, match="at most 40 bytes in .*unpacked"):
+        locate.read_unpacked(tmp_path / "x.gz")

@@ -77,12 +77,29 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(arrange=lambda pool: {"train": pool.labels, "dev": pool.labels}), "none named test"),
         (dict(arrange=lambda pool: dict.fromkeys(SPLITS, np.arange(3))), "in one split, got example 0 in 3 places"),
         (dict(name="../x"), "named in letters"),
+        (dict(name=3), "named in letters"),
+        (dict(files={"../x": ""}), "named in letters"),
+        (dict(settings={"a": object()}), "settings that JSON can hold"),
+        (dict(origin="elsewhere"), "origin among"),
+        (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "a row of integers"),
+        (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [-1]}), r"examples of test in \[0"),
     ],
 )
 def test_a_users_examples_are_checked(tmp_path, changes, words):
     with pytest.raises(SbmtError, match=words):
         prepare(toy_source(**changes), tmp_path)
     assert not list(tmp_path.glob("[!.]*"))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "changes",
+    [{"symbols": [1]}, {"symbols": None}, {"lengths": [[1]]}, {"extras": {"x": 3}}, {"extras": {"x": np.array([{}])}}],
+)
+def test_what_is_no_array_of_numbers_is_told(changes):
+    arrays = {"symbols": np.ones(1, np.uint8), "lengths": np.ones((1, 1), np.int64), "labels": np.zeros(1, np.int64)}
+    with pytest.raises(SbmtError, match="an array of numbers"):
+        Examples(**arrays | changes)
 
 
 @pytest.mark.bad_input

@@ -103,12 +103,21 @@ def with_vocabulary(**more):
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     "content",
-    ["[]", "\udcff", OWN.json.replace("<s>", "<x>"), OWN.json.replace("Ġ", "_"), with_vocabulary(far=1 << 30)],
+    [
+        "[]",
+        "\udcff",
+        OWN.json.replace("<s>", "<x>"),
+        OWN.json.replace("Ġ", "_"),
+        with_vocabulary(far=1 << 30),
+        OWN.json.replace('"dropout":null', '"dropout":0.1'),
+        OWN.json.replace('"normalizer":null', '"normalizer":{"type": "Precompiled", "precompiled_charsmap": "AAAA"}'),
+    ],
 )
-def test_other_tokenisers_are_refused(tmp_path, content):
+def test_other_tokenisers_are_refused(tmp_path, capfd, content):
     (tmp_path / "tokenizer.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(SbmtError, match="tokeniser"):
         Tokenizer.load(tmp_path / "tokenizer.json")
+    assert "panicked" not in capfd.readouterr().err
 
 
 @pytest.mark.bad_input

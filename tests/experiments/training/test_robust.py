@@ -109,6 +109,50 @@ def test_a_network_that_its_weights_cannot_fill_is_not_built(finished):
         load_run(finished)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("test__loss", "text", "loss of test of .*result.json to be of type float, got 'text'"),
+        ("test__accuracy", 10**400, "to be of type float"),
+        ("test__densities", [[None]], "densities of test"),
+        ("test", None, "test of .* to be of type entries"),
+        ("seconds", [], "seconds of"),
+        ("interval", [0.5], "interval of"),
+        ("data", [], "data of"),
+        ("data", {}, "vocab_size of data of"),
+    ],
+)
+def test_a_result_of_another_form_is_told(finished, name, value, words):
+    edit(finished / "result.json", **{name: value})
+    with pytest.raises(SbmtError, match=words):
+        load_run(finished)
+
+
+@pytest.mark.usefixtures("language")
+@pytest.mark.parametrize(("name", "words"), [("n_layers", "bytes|weights in"), ("data", "tokeniser that the run")])
+def test_a_pre_training_run_that_was_edited_is_told(tmp_path, tiny_mlm, tiny_glue, name, words):
+    fit(tiny_mlm(), tmp_path / "mlm")
+    if name == "data":
+        content = read_json(tmp_path / "mlm" / "result.json")
+        del content["data"]
+        write_json(tmp_path / "mlm" / "result.json", content, has_checksum=True)
+    changes = {"n_layers": 2**31 - 1} if name == "n_layers" else {}
+    with pytest.raises(SbmtError, match=words):
+        fit(tiny_glue(pretrained=str(tmp_path / "mlm"), **changes))
+
+
+def test_a_network_that_no_memory_holds_is_not_built():
+    with pytest.raises(SbmtError, match="a network of less than 68,719,476,736 bytes"):
+        fit(TINY.override(n_layers=2**31 - 1))
+
+
+def test_weights_of_another_type_are_told(finished):
+    tensors = read_tensors(finished / "model.safetensors")
+    write_tensors(finished / "model.safetensors", {name: x.half() for name, x in tensors.items()})
+    with pytest.raises(SbmtError, match=r"of type torch\.float32 .* got torch\.float16|weights in"):
+        load_run(finished)
+
+
 def test_weights_that_are_no_numbers_are_told(finished):
     tensors = read_tensors(finished / "model.safetensors")
     next(iter(tensors.values()))[0] = torch.nan

@@ -32,6 +32,7 @@ SETTINGS = [
     ("sbm", {"n_clusters": 8, "preset": "fitted"}),
     ("sbm", {"n_clusters": 64, "preset": "fitted"}),
     ("sbm", {"n_clusters": 6, "backend": "dense"}),
+    ("sbm_static", {"n_clusters": 6, "n_positions": N}),
     ("random_mask", {"mask_density": 0.1}),
     ("random_mask", {"mask_density": 0.1, "window": 6}),
 ]
@@ -122,7 +123,7 @@ def test_embedding_vectors_is_counted():
 
 
 def test_every_attention_of_the_library_is_counted():
-    assert {*FORMULAS, "sbm"} == RESERVED == {name for name, _ in SETTINGS}
+    assert {*FORMULAS, "sbm", "sbm_static"} == RESERVED == {name for name, _ in SETTINGS}
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_what_is_no_sampler_is_refused_at_once(make_block_model):
         register_sampler("mine", lambda block_model, generator: None)
     with pytest.raises(SbmtError, match="law among 'bilinear', 'poisson', got 'binomial'"):
         register_sampler("mine", sample_bernoulli, law="binomial")
-    with pytest.raises(SbmtError, match="does not use for a sampler, got 'exact'"):
+    with pytest.raises(SbmtError, match="has the sampler 'exact' already"):
         register_sampler("exact", sample_bernoulli)
     assert "mine" not in samplers.SAMPLERS
     register_sampler("mine", lambda *given: sample_bernoulli(*given).to_dense())

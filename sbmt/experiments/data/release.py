@@ -28,7 +28,9 @@ def listops_files(folder: Path) -> Source:
     """ListOps from ``basic_{train,val,test}.tsv``."""
     found = find_files(folder, LISTOPS.values(), LISTOPS_FOLDERS)
     if len(found) < len(LISTOPS):
-        raise missing(LISTOPS.values(), folder, found, f"unpack {ARCHIVE}, or leave --from out to generate them")
+        raise missing(
+            LISTOPS.values(), folder, found, f"download and unpack {ARCHIVE}, or leave --from out to generate them"
+        )
 
     def parts() -> Iterator[tuple[str, Examples]]:
         return ((split, _expressions(found[file])) for split, file in LISTOPS.items())
@@ -62,7 +64,7 @@ def pathfinder_files(folder: Path) -> Source:
     place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
     files = sorted((place / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
     if not files:
-        do = f"unpack {PATHFINDER} of {ARCHIVE} there, or leave --from out to generate them"
+        do = f"download {ARCHIVE} and unpack {PATHFINDER} there, or leave --from out to generate them"
         raise SbmtError(f"folders imgs and metadata in {folder}", "none", do)
 
     def parts() -> Iterator[tuple[str, Examples]]:

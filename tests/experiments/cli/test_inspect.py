@@ -31,5 +31,5 @@ def test_options_that_do_not_apply_are_refused(refused, make, pretrained, tmp_pa
     make("image")
     refused("inspect r --query 3", "--query only for a run on texts")
     refused("inspect r --examples 1", "at least 2 examples")
-    refused(["inspect", str(pretrained())], "one on mlm: fine-tune it first")
+    refused(["inspect", str(pretrained())], "one on mlm: fine-tune it")
     assert not list(tmp_path.glob("*.png"))

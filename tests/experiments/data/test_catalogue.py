@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments.data.catalogue import FROM_FILES, find_source
+from sbmt.experiments.data.catalogue import FROM_FILES, GENERATED, find_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 
 
@@ -39,7 +39,7 @@ def test_the_real_files_have_the_known_content(shared_data, task):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("task", FROM_FILES)
 def test_without_files_the_error_says_where_to_get_them(tmp_path, task):
-    for path in (tmp_path, tmp_path / "nowhere", None):
+    for path in (tmp_path, tmp_path / "nowhere", *([] if task in GENERATED else [None])):
         with pytest.raises(SbmtError, match="download .*https://"):
             find_source(task, path)
 
@@ -49,7 +49,7 @@ def test_wrong_questions_are_refused(tmp_path):
     with pytest.raises(SbmtError, match="task among 'listops', 'pathfinder', 'text'"):
         find_source("speech")
     with pytest.raises(SbmtError, match="generated"):
-        find_source("listops", tmp_path)
+        find_source("listops", tmp_path, is_reduced=True)
 
 
 def test_folders_come_from_the_environment_or_the_users_cache(tmp_path, monkeypatch):

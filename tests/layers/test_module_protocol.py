@@ -28,7 +28,7 @@ def attend(layer, x, **arguments):
 
 
 def build(name):
-    sizes = {"linformer": {"n_positions": 8, "n_projected": 3}}
+    sizes = {"linformer": {"n_positions": 8, "n_projected": 3}, "sbm_static": {"n_positions": 8}}
     sizes["fitted"] = dict(name="sbm", preset="fitted", n_clusters=64)
     return build_attention(**dict(name=name, d_head=4, n_heads=3) | sizes.get(name, {}))
 

@@ -1,5 +1,7 @@
 """What PyTorch's tools do with a layer: hooks, parametrizations, checkpoints, tracing, and torch.func."""
 
+import sys
+
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
@@ -95,12 +97,48 @@ def test_tensors_without_numbers_give_shapes(preset):
     assert make(preset).to("meta")(*torch.randn(3, 2, 30, 8, device="meta"))[0].shape == (2, 30, 8)
 
 
+class Parent(torch.nn.Module):
+    """Whose child is traced with it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x, x, x)
+
+
+def test_symbolic_tracing_is_refused_by_name():
+    for layer in (make("recommended"), make("fitted").attention):
+        with pytest.raises(SbmtError, match="torch.fx"):
+            torch.fx.symbolic_trace(Parent(layer))
+
+
 @each_preset
-def test_tracing_and_export_are_refused(preset):
-    """They would hold one seed, and so one mask."""
+@pytest.mark.parametrize("n", [64, 2048])
+def test_evaluation_passes_through_few_files(n, preset):
+    """A reader who follows one forward pass opens no more of the library."""
+    layer, x, files = make(preset).eval(), torch.randn(1, n, 8), set()
+
+    def note(frame, event, argument):
+        _, is_ours, name = frame.f_code.co_filename.rpartition("/sbmt/")
+        files.update([name] if is_ours else [])
+
+    with torch.no_grad():
+        layer(x, x, x)  # imports and compiles
+        before = sys.gettrace()
+        sys.settrace(note)
+        try:
+            layer(x, x, x)
+        finally:
+            sys.settrace(before)
+    assert "layers/sbm.py" in files and len(files) <= 14, sorted(files)
+
+
+@each_preset
+def test_an_export_is_refused(preset):
+    """It would hold one seed, and so one mask."""
     layer = make(preset).eval()
-    with pytest.raises(SbmtError, match=r"torch\.fx"):
-        torch.fx.symbolic_trace(lambda x: layer(x, x, x))
     with torch.no_grad(), pytest.raises(SbmtError, match=r"outside torch\.export.*one mask"):
         torch.export.export(layer, (torch.randn(2, 30, 8),) * 3)
 

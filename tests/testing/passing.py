@@ -12,6 +12,7 @@ PASSING = {
     "fitted, random only of many": dict(name="sbm", n_clusters=4, preset="fitted"),
     "poisson, dropout, pyg": dict(name="sbm", n_clusters=3, link="poisson", dropout=0.2, backend="pyg"),
     "weight rule, dense": dict(name="sbm", n_clusters=3, gate_rule="weight", backend="dense", sampler="bernoulli"),
+    "by position": dict(name="sbm_static", n_clusters=3, n_positions=7),
     "linear": dict(name="linear"),
     "linformer": dict(name="linformer", n_positions=7, n_projected=3),
     "reformer": dict(name="reformer"),

@@ -1,7 +1,6 @@
 """What trained networks cost on inputs much longer than those that they were trained on."""
 
 import copy
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import log
@@ -11,8 +10,7 @@ import torch
 from torch import nn
 
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.memory import peak_of
-from sbmt.experiments.tables import LEFT_OUT, Table
+from sbmt.experiments.tables import Table
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
 
@@ -20,7 +18,7 @@ PACE = Pace(seconds=6.0)
 
 
 def on_longer_inputs(models: Mapping[str, TokenTagger], length: int, reference: str) -> dict[str, dict[str, Any]]:
-    """Times of a forward pass on so many tokens, in turn, the memory that it adds (on Linux), and edges per query.
+    """Times of a forward pass on so many tokens, in turn, and edges per query.
 
     Positions repeat. Rates of fitted masks are lowered so that a query keeps the number of edges that it has on inputs
     of the length of training.
@@ -31,9 +29,8 @@ def on_longer_inputs(models: Mapping[str, TokenTagger], length: int, reference: 
     with torch.inference_mode():
         found: dict[str, dict[str, Any]] = race({x: _entry(calls[x]) for x in calls}, PACE, reference=reference)
         for name, call in calls.items():
-            _, added, output = peak_of(call) if sys.platform == "linux" else (0.0, None, call())
-            density = torch.stack([attended.density.mean() for attended in output.attention]).mean()
-            found[name] |= {"mebibytes": added, "edges_per_query": float(density) * length}
+            density = torch.stack([attended.density.mean() for attended in call().attention]).mean()
+            found[name]["edges_per_query"] = float(density) * length
     return found
 
 
@@ -45,11 +42,8 @@ def longer_table(found: dict[str, dict[str, Any]], titles: Mapping[str, str], le
     """A row for each network."""
     rows = []
     for name, one in found.items():
-        memory = LEFT_OUT if one["mebibytes"] is None else f"{one['mebibytes']:.0f}"
-        rows.append(
-            (titles[name], f"{one['edges_per_query']:,.1f}", f"{one['median']:.0f}", f"{one['ratio']:.2f}", memory)
-        )
-    headings = ("attention", "keys per query", "ms", "× full", "MiB")
+        rows.append((titles[name], f"{one['edges_per_query']:,.1f}", f"{one['median']:.0f}", f"{one['ratio']:.2f}"))
+    headings = ("attention", "keys per query", "ms", "× full")
     return Table("longer", f"The same networks on {length:,} tokens: a forward pass", headings, tuple(rows))
 
 

@@ -48,7 +48,7 @@ def demo(
     print_table(console, study_table(result))
     guess = majority_accuracy(chosen.config.length)
     console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
-    models = {trial: run.model for trial, run in reversed(runs) if trial in ("full", "fitted")}
+    models = {trial: dict(reversed(runs))[trial].model for trial in ("full", "fitted")}
     print_table(console, longer_table(on_longer_inputs(models, LONGER, "full"), result["titles"], LONGER))
     published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}

@@ -82,12 +82,11 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Reads a ``tokenizer.json``, or raises SbmtError."""
-        tokenizer = cls(read_file(path, 1 << 28).decode(errors="surrogateescape"))
+        content = read_file(path, 1 << 28).decode(errors="surrogateescape")
         try:
-            tokenizer._library.get_vocab_size()  # damage is found here, where the file has a name
+            return cls(content)
         except SbmtError as error:
-            raise SbmtError(f"a tokeniser in {path}", error.args[1], _DO) from error
-        return tokenizer
+            raise SbmtError(f"{error.args[0]} in {path}", *error.args[1:]) from error
 
     def save(self, path: Path) -> None:
         """Writes a ``tokenizer.json``, either all of it or nothing."""

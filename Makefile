@@ -121,6 +121,7 @@ language: $(STAMP)
 	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json
 	$(BIN)/python results/measure/paired_blocks.py
 	$(BIN)/python results/measure/attention_mass.py
+	$(BIN)/python results/measure/pretrained.py
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)

@@ -7,7 +7,7 @@ from types import ModuleType
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SOURCES = [path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md")) if "vendor" not in path.parts]
-NOTEBOOKS = [Path("notebooks") / path.name for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+NOTEBOOKS = [Path("notebooks") / path.name for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
 PAGES = [str(path.with_suffix(".html")) for path in SOURCES + NOTEBOOKS]
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
 MATHS = r"""() => {

@@ -80,8 +80,7 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figu
     have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes; if it
     does not hold, for two cycles, or for one pass if the patterns act once.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
     from sbmt.experiments.plots.style import BLUE, FAINT, GREEN, INK, QUIET, STYLE, VERMILLION
 
@@ -91,8 +90,8 @@ def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figu
     steps = np.array(list(pairwise(path.witness.get("order", []))) or np.zeros((0, 2)))
     queries, keys = union(patterns).nonzero()
     n, area = certificate.n_tokens, max(0.5, 200.0 / certificate.n_tokens)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(8.0, 3.8))
+    with matplotlib.rc_context(STYLE):
+        figure = matplotlib.figure.Figure(figsize=(8.0, 3.8))
         left, right = figure.subplots(1, 2)
         left.scatter(keys, queries, s=area, marker="s", color=FAINT, label="entry")
         left.scatter(steps[:, 0], steps[:, 1], s=area, marker="s", color=BLUE, label="on the path")

@@ -137,8 +137,10 @@ def _sparsify_encoder(
     output = output or Path(f"{folder.resolve().name}-fitted")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise SbmtError("a new or empty folder", output, "name another with --output")
-    model, tokenizer = load_encoder(folder)
     n_asked = min(examples or MOST_ASKED, len(texts) // 4)
+    if n_asked < 2:
+        raise SbmtError("at least 2 texts to compare masks on", n_asked, "ask for more with --examples")
+    model, tokenizer = load_encoder(folder)
     asked, *others = (tokenize(tokenizer, part, length) for part in (texts[:n_asked], texts[n_asked:]))
     tuned_on, fitted_on = others[0][:MEASURED_ON], others[0][MEASURED_ON:]
     console = Console(markup=False)

@@ -49,7 +49,11 @@ def _expressions(path: Path) -> Examples:
         text, _, label = line.removesuffix("\n").rpartition("\t")
         tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
         symbols = bytes(_ID.get(token, 0) for token in tokens)  # 0 is no symbol of an expression
-        if not line.endswith("\n") or str(evaluate_expression(symbols)) != label.strip():
+        try:
+            is_right = line.endswith("\n") and str(evaluate_expression(symbols)) == label.strip()
+        except SbmtError:
+            is_right = False
+        if not is_right:
             raise SbmtError(f"an expression, a tab, its value and a line feed in {where}", repr(line[-40:]), AGAIN)
         found.append((symbols, int(label)))
     return Examples.of([(symbols,) for symbols, _ in found], [label for _, label in found])
@@ -77,7 +81,7 @@ def pathfinder_files(folder: Path) -> Source:
 
     def arrange(pool: Pool) -> Arrangement:
         order, n = shuffled(len(pool.labels), 0), len(pool.labels)
-        return dict(zip(("train", "dev", "test"), np.split(order, [n * 8 // 10, n * 9 // 10]), strict=True))
+        return dict(zip(("train", "dev", "test"), np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10]), strict=True))
 
     digest = hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
     settings = {"difficulty": place.name, "size": 32, "metadata": {"n_files": len(files), "sha256": digest}}

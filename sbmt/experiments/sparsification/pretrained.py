@@ -16,8 +16,6 @@ from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import measure_masks, seen_heads
 
 FULL, FITTED = "full attention", "fitted"
-DRAWN = FITTED, "random", "ideal rates"
-"""Masks that are drawn anew in every call."""
 OTHERS = {name: CONTROLS[name] for name in ("random", "window")}
 OTHERS |= {"window and both ends": window_and_ends}
 OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}

@@ -12,6 +12,7 @@ from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training import tasks as settings_of
+from sbmt.experiments.training.finished import TOKENIZER
 from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
 
@@ -66,7 +67,7 @@ def fine_tuning_study(
         start = {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}
         trials.append(replace(trial, settings=network | start))
     start = trials[0].settings["pretrained"]
-    tokenizer = str(Path(start) / settings_of.TOKENIZER)  # that of all
+    tokenizer = str(Path(start) / TOKENIZER)  # that of all
     anew = {"attention": "full", "pretrained": "", "tokenizer": tokenizer, "embedding_std": first.embedding_std}
     scratch = Trial("scratch", "full attention, not pre-trained", anew)
     settings = settings_of.reduced_settings(task) if is_reduced else {}

@@ -22,7 +22,8 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import CHECKSUM, read_json, write_json
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.tasks import CONFIGS, TOKENIZER, check_size, read_result, tokenizer_of
+from sbmt.experiments.training.finished import TOKENIZER, check_size, read_result, tokenizer_of
+from sbmt.experiments.training.tasks import CONFIGS
 
 POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"

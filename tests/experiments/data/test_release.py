@@ -52,8 +52,8 @@ def test_pathfinder_is_read_in_order_without_empty_files(tmp_path):
     [
         ([*ROWS, "[MAX 2 9 ]\t8"], "\n", "line 5"),
         ([*ROWS, "[MAX 2 9 ]\t9"], "", "line feed"),
-        (["[MAX 2 [AVG 9 ] ]\t9"], "\n", "one whole expression"),
-        (["[MAX 2\t2"], "\n", "one whole expression"),
+        (["[MAX 2 [AVG 9 ] ]\t9"], "\n", "line 2"),
+        (["[MAX 2\t2"], "\n", "line 2"),
     ],
 )
 def test_damaged_listops_is_refused(tmp_path, rows, end, words):

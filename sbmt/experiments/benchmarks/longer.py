@@ -3,11 +3,10 @@
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import log
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.tables import Table
@@ -15,22 +14,24 @@ from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
 
 PACE = Pace(seconds=6.0)
+LARGEST_SHIFT, HALVINGS = 16.0, 10  # of logarithms of rates, and of the interval in which that to apply is sought
 
 
-def on_longer_inputs(models: Mapping[str, TokenTagger], length: int, reference: str) -> dict[str, dict[str, Any]]:
+def on_longer_inputs(
+    models: Mapping[str, TokenTagger], length: int, trained_on: int, reference: str
+) -> dict[str, dict[str, Any]]:
     """Times of a forward pass on so many tokens, in turn, and edges per query.
 
-    Positions repeat. Rates of fitted masks are lowered so that a query keeps the number of edges that it has on inputs
-    of the length of training.
+    Positions repeat. One factor lowers all rates of fitted masks until a query has as many edges as on the
+    ``trained_on`` tokens of training.
     """
-    stretched = {name: _stretched(model, length) for name, model in models.items()}
-    tokens = torch.randint(next(iter(stretched.values())).encoder.vocab_size or 1, (1, length))
+    tokens = torch.randint(models[reference].encoder.vocab_size or 1, (1, length))
+    stretched = {name: _stretched(model, tokens, trained_on) for name, model in models.items()}
     calls = {name: partial(model, tokens) for name, model in stretched.items()}
     with torch.inference_mode():
         found: dict[str, dict[str, Any]] = race({x: _entry(calls[x]) for x in calls}, PACE, reference=reference)
-        for name, call in calls.items():
-            density = torch.stack([attended.density.mean() for attended in call().attention]).mean()
-            found[name]["edges_per_query"] = float(density) * length
+        for name, model in stretched.items():
+            found[name]["edges_per_query"] = _edges_per_query(model, tokens)
     return found
 
 
@@ -47,15 +48,29 @@ def longer_table(found: dict[str, dict[str, Any]], titles: Mapping[str, str], le
     return Table("longer", f"The same networks on {length:,} tokens: a forward pass", headings, tuple(rows))
 
 
-def _stretched(model: TokenTagger, length: int) -> TokenTagger:
-    """A copy of a network for longer inputs."""
+def _edges_per_query(model: TokenTagger, tokens: Tensor) -> float:
+    densities = [attended.density.mean() for attended in model(tokens).attention]
+    return float(torch.stack(densities).mean()) * tokens.shape[1]
+
+
+@torch.inference_mode()
+def _stretched(model: TokenTagger, tokens: Tensor, trained_on: int) -> TokenTagger:
+    """A copy of a network that takes these tokens, which may be more than those it was trained on."""
     model = copy.deepcopy(model).eval()
-    encoder = model.encoder
+    encoder, length = model.encoder, tokens.shape[1]
+    edges = _edges_per_query(model, tokens[:, :trained_on])
     if encoder.position_embedding is not None:
-        n, repeats = encoder.position_embedding.num_embeddings, -(-length // encoder.position_embedding.num_embeddings)
-        encoder.position_embedding = nn.Embedding.from_pretrained(encoder.position_embedding.weight.repeat(repeats, 1))
-        encoder.max_length = n * repeats
-        for layer in model.modules():
-            if isinstance(layer, SBMAttention) and layer.log_rate is not None:
-                layer.log_start -= log(length / n)
+        positions = encoder.position_embedding.weight.repeat(-(-length // trained_on), 1)
+        encoder.position_embedding, encoder.max_length = nn.Embedding.from_pretrained(positions), len(positions)
+    starts = [m.log_start for m in model.modules() if isinstance(m, SBMAttention) and m.log_rate is not None]
+    low, high = -LARGEST_SHIFT, 0.0
+    for _ in range(HALVINGS if starts else 0):
+        middle = (low + high) / 2
+        for start in starts:
+            start += middle
+        low, high = (middle, high) if _edges_per_query(model, tokens) < edges else (low, middle)
+        for start in starts:
+            start -= middle
+    for start in starts:
+        start += low
     return model

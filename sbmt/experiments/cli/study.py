@@ -49,7 +49,9 @@ def demo(
     guess = majority_accuracy(chosen.config.length)
     console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
     models = {trial: dict(reversed(runs))[trial].model for trial in ("full", "fitted")}
-    print_table(console, longer_table(on_longer_inputs(models, LONGER, "full"), result["titles"], LONGER))
+    print_table(
+        console, longer_table(on_longer_inputs(models, LONGER, chosen.config.length, "full"), result["titles"], LONGER)
+    )
     published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})

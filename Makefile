@@ -32,7 +32,8 @@ GLUE := sst2 qnli mnli qqp
 LONG_RANGE := listops text retrieval-topics retrieval image pathfinder
 LONG_RANGE += listops-edges pathfinder-edges retrieval-topics-edges retrieval-edges text-edges image-edges
 figure = $$(test ! -L docs/assets/$(1).png || echo --figure results/$(1).png)# for what a page shows
-NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+# Those that take longest come first.
+NOTEBOOKS := $(foreach name,how 1 0,$(wildcard notebooks/$(name)*.ipynb))
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 # Tests start some hundred processes, which would all compile the same sources again.
@@ -80,7 +81,7 @@ unit: $(STAMP)
 notebooks-test: $(STAMP)
 ifneq ($(NOTEBOOKS),)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=300 \
-	    $(WORKERS) --dist loadfile $(PYTEST_ARGS) $(NOTEBOOKS)
+	    $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) $(NOTEBOOKS)
 endif
 
 lab-test: $(STAMP)

@@ -12,10 +12,10 @@ struct Entry {
     int32_t other;
 };
 
-int64_t choose(const Entry *table, int64_t n, double u) {
+inline int32_t choose(const Entry *tables, int32_t start, int32_t n, double u) {
     const double place = u * n;
-    const int64_t k = std::min(int64_t(place), n - 1), other = table[k].other;
-    return other + (place - k < table[k].keep) * (k - other);  // a branch would be mispredicted
+    const int32_t k = std::min(int32_t(place), n - 1), other = tables[start + k].other;
+    return place - k < tables[start + k].keep ? k : other;
 }
 
 // Overwrites the weights, whose sum must not be 0; `todo` has room for n. Source: Vose (1991).
@@ -123,7 +123,7 @@ class ExactDraw {
             const int64_t v = first_above(ends.data(), n_clusters, uniform(points(0, t)) * rate);
             const double u = fine_uniform(points(2, t), points(3, t));
             const int64_t j = is_causal ? first_above(sums.data() + v * n_keys, n_seen, u * total[v])
-                                        : choose(tables.data() + v * n_keys, n_keys, u);
+                                        : choose(tables.data() + v * n_keys, 0, n_keys, u);
             if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // rounding alone leads to another
         }
     }
@@ -144,8 +144,10 @@ class CrossedDraw {
     const double extra;
     const int64_t n_pairs, size;
     int64_t head = 0, n_keys = 0, first_key = 0;
-    std::vector<int64_t> reals, first;             // `first` key of each cluster in `members`
-    std::vector<int32_t> members, todo;            // keys, cluster by cluster
+    std::vector<int64_t> reals;
+    std::vector<int32_t> members, first, todo;     // keys, cluster by cluster; the first one's place in there
+    std::vector<int32_t> froms, seconds, groups;   // where a row's pairs have their tables
+    std::vector<int32_t> steps;                    // of points: a pair, then a cluster
     std::vector<Entry> key_tables, first_tables, second_tables;
     std::vector<double> shares, mass, reached;     // of members; of clusters; of pairs of queries' parts
     std::vector<double> weights, sums, ends;
@@ -204,7 +206,8 @@ class CrossedDraw {
     CrossedDraw(const Crossed &model, double extra)
         : model(model), extra(extra), n_pairs(2 * model.n_partitions), size(model.size),
           first(model.n_partitions / 2 * size * size + 2), mass(first.size() - 2), reached(mass.size()),
-          weights(size), sums(size), ends(n_pairs), rates(model.n_partitions * size) {
+          froms(n_pairs), seconds(n_pairs), groups(n_pairs), weights(size), sums(size), ends(n_pairs),
+          rates(model.n_partitions * size) {
         first_tables.resize(mass.size() * size);
         second_tables.resize(mass.size() * size);
     }
@@ -231,8 +234,12 @@ class CrossedDraw {
         double total = 0;
         for (int64_t e = 0; e < n_pairs; e++) {
             const Pair pair(e);
-            total += double(weight[pair.first]) * weight[pair.second] * reached[pair.of(part, size)];
+            const int32_t from = pair.of(part, size), y = from % size;
+            total += double(weight[pair.first]) * weight[pair.second] * reached[from];
             ends[e] = total;
+            froms[e] = from;
+            groups[e] = pair.group * size;
+            seconds[e] = (groups[e] + y) * size;
         }
         const double spread = extra * reals.size();
         if (total + spread > DENSE_SHARE * n_keys) {
@@ -244,18 +251,28 @@ class CrossedDraw {
         }
         const int64_t n = poisson(total, address, 0), n_spread = poisson(spread, address, 1);
         points.draw(n + (n_spread + 3) / 4, address);
+        steps.resize(std::max(steps.size(), size_t(n)));
+        int32_t *step = steps.data();  // the place of each point on its way, by vectors
+        const uint32_t *w0 = points.of(0), *w1 = points.of(1), *w2 = points.of(2), *w3 = points.of(3);
+        std::fill(step, step + n, 0);
+        for (int64_t i = 0; i < n_pairs - 1; i++) {
+            const double end = ends[i] / total;
+#pragma omp simd
+            for (int64_t t = 0; t < n; t++) step[t] += end <= uniform(w0[t]);
+        }
+        const int32_t *from = froms.data(), *second = seconds.data(), *group = groups.data(), n_parts = size;
+        const Entry *first_table = first_tables.data(), *second_table = second_tables.data();
+#pragma omp simd
         for (int64_t t = 0; t < n; t++) {
-            const double place = uniform(points(0, t)) * total;
-            int64_t e = 0;
-            for (int64_t i = 0; i < n_pairs - 1; i++) e += ends[i] <= place;
-            const Pair pair(e);
-            const int64_t from = pair.of(part, size), y = part[pair.second] - (pair.group + 1) * size;
-            const int64_t a = choose(&first_tables[from * size], size, uniform(points(1, t)));
-            const int64_t b = choose(&second_tables[(y * size + a) * size], size, uniform(points(2, t)));
-            const int64_t cluster = (pair.group * size + a) * size + b;
-            const int64_t slot = first[cluster], n_members = first[cluster + 1] - slot;
+            const int32_t e = step[t];
+            const int32_t a = choose(first_table, from[e] * n_parts, n_parts, uniform(w1[t]));
+            const int32_t b = choose(second_table, (second[e] + a) * n_parts, n_parts, uniform(w2[t]));
+            step[t] = (group[e] + a) * n_parts + b;
+        }
+        for (int64_t t = 0; t < n; t++) {
+            const int32_t slot = first[step[t]], n_members = first[step[t] + 1] - slot;
             if (n_members)  // rounding alone leads to a cluster without keys
-                found.add(members[slot + choose(&key_tables[slot], n_members, uniform(points(3, t)))]);
+                found.add(members[slot + choose(key_tables.data(), slot, n_members, uniform(w3[t]))]);
         }
         for (int64_t t = 0; t < n_spread; t++)
             found.add(reals[int64_t(uniform(points(t % 4, n + t / 4)) * reals.size())]);

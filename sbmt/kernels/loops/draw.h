@@ -69,6 +69,7 @@ class Points {
         }
     }
     uint32_t operator()(int64_t word, int64_t t) const { return words[word][t]; }
+    const uint32_t *of(int64_t word) const { return words[word].data(); }
 };
 
 // The first of n ascending ends above x, at most the last, without a branch that depends on x.

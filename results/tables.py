@@ -390,7 +390,7 @@ def machines_table(suite: str) -> str:
         rows.append(([] if suite == "fitted" else [kind, percent(density)]) + [f"{n:,}", *cells])
     heads = [*(["memberships", "pairs"] if suite != "fitted" else []), "tokens"]
     letters = "ABCDEFGHIJ"[: len(measured)]
-    heads += [what for mode in ("training", "inference") for what in (f"{mode}, ms", *letters)]
+    heads += [what for mode in ("training", "inference") for what in (f"{mode},<br>ms", *letters)]
     places = "; ".join(
         f"{letter}: {one['manifest']['processor']}, {one['manifest']['date']}"
         for letter, one in zip(letters, measured, strict=True)
@@ -418,7 +418,7 @@ def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str
     for case in sorted(cases(file, suite), key=lambda case: (not case["is_training"], *(case[x] for x in order))):
         if sweep in case["sweeps"]:
             ours = case["results"]["sbm"]
-            head = f"{'training' if case['is_training'] else 'inference'}, {FIELDS[column](case)}"
+            head = f"{'training' if case['is_training'] else 'inference'},<br>{FIELDS[column](case)}"
             shown = _two_digits(ours["ratio"]) if "ratio" in ours else f"{milliseconds(ours['median'])} ms"
             cells.setdefault(FIELDS[row](case), {})[head] = shown
     heads = list(next(iter(cells.values())))

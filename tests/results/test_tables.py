@@ -59,7 +59,7 @@ def test_a_sweep_has_milliseconds_where_full_attention_did_not_run(write):
     ]
     write(bench_fitted={"suites": {"fitted": {"found": {"cases": found}}}})
     assert sweep_table("bench_fitted", "fitted", "n", "tokens", "keys").splitlines() == [
-        "| tokens | training, 16 keys | inference, 16 keys |",
+        "| tokens | training,<br>16 keys | inference,<br>16 keys |",
         "|---|---|---|",
         "| 512 | 0.20 | 0.20 |",
         "| 2,048 | 0.049 | 0.049 |",

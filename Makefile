@@ -105,9 +105,6 @@ long-range: $(STAMP)
 	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json $(call figure,$$task) || exit 1; \
 	done
 	$(BIN)/python results/measure/paired.py
-	for run in pathfinder/sbm-seed1 listops/sbm-seed0; do \
-	    $(BIN)/sbmt inspect runs/$$run --examples 200 --output results/inspect-$$(dirname $$run).png || exit 1; \
-	done
 	$(BIN)/python results/write_tables.py
 
 # Needs text for the corpus and GLUE's tables: see docs/language.md.

@@ -141,6 +141,25 @@ def points_lost(study: str, other: str, trial: str, which: str) -> float:
     return EXTREMES[which](found)
 
 
+def loses(study: str, other: str, trial: str) -> str:
+    """From how many points to how many a trial trails another of the same seed."""
+    return " to ".join(show(points_lost(study, other, trial, which), ".1f") for which in EXTREMES)
+
+
+def beside_floor(study: str, trial: str = "full") -> str:
+    """What a trial reaches, and what always giving the commonest answer does."""
+    chance = load(study)["runs"][0]["chance"]
+    return f"{show(mean(study, trial, 'accuracy'), '.1%')} (floor {show(chance, '.1%')})"
+
+
+def longer_lost(task: str, place: int) -> str:
+    """Points that masks lose against full attention at one of the lengths beyond training's."""
+    kinds = load("longer_inputs")["tasks"][task]["lengths"][place]["kinds"]
+    fitted, random, window = (show(100 * kinds[name]["lost"], ".1f") for name in ("fitted", "random", "window"))
+    share = show(kinds["fitted"]["density"], ".1%")
+    return f"fitted masks {fitted}, random ones {random} and a window {window}, with {share} of the pairs"
+
+
 def layer_density(study: str, number: int) -> float:
     """Density of SBM's masks in a layer, counted from 1: the mean over heads and seeds."""
     return mean_of(density for run in runs_of(study, "sbm") for density in run["test"]["densities"][number - 1])
@@ -157,10 +176,13 @@ def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) ->
     return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
 
 
-def fitted_ratio(n: int, keys_per_query: float, mode: str) -> float:
-    """Time of a fitted mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``."""
-    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": "float32"}
-    return find(cases("bench_fitted", "fitted"), kind="fitted", **wanted)["results"]["sbm"]["ratio"]
+def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32", kind: str = "fitted") -> float:
+    """Time of a fitted mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``.
+
+    Masks of ``kind`` ``"shared"`` have one graph for all heads.
+    """
+    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype, "kind": kind}
+    return find(cases("bench_fitted", "fitted"), **wanted)["results"]["sbm"]["ratio"]
 
 
 def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:

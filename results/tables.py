@@ -1,19 +1,15 @@
 """Tables of the pages, in Markdown, from the result files. Templates call these functions."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
 from math import exp
 from statistics import mean, median, stdev
-from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 
-from results.lookup import cases, find, fitted_ratio, load, machines, runs_of
-from sbmt.experiments.benchmarks import tables_of
+from results.lookup import OURS_ON_GPU, cases, find, fitted_ratio, load, machines, runs_of, show
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
-from sbmt.experiments.studies import language
 from sbmt.experiments.tables import LEFT_OUT
 
 Result = dict[str, Any]
@@ -207,52 +203,68 @@ TASKS = {
     "image": "Image",
     "pathfinder": "Pathfinder",
 }
-TASK_HEADINGS = [title.replace(", ", ",<br>") for title in TASKS.values()]
+LONG_RANGE_TRIALS = {
+    "full": "full",
+    "linear": "linear",
+    "sbm": "SBM",
+    "random-equal": "random",
+    "sbm-0.1": "SBM, λ = 0.1",
+}
+EQUAL_EDGES = {"listops": (4, 2), "pathfinder": (4, 2)}
+"""The edges per query that fitted masks were trained with, where these are not 8."""
+LANGUAGE_TRIALS = {
+    "full": "full",
+    "full-long": "full, thrice the steps",
+    "scratch": "full, not pre-trained",
+    "sbm": "SBM and window",
+    "random-equal": "random and window",
+    "window": "window",
+    "sbm-loops": "SBM, no window",
+    "linear": "linear",
+    "nystromformer": "Nyströmformer",
+}
+GLUE = {"sst2": "SST-2", "qqp": "QQP", "mnli": "MNLI", "qnli": "QNLI"}
 
 
-def long_range_table(ending: str = "") -> str:
-    """Mean ± deviation over seeds, and density unless it is 100, in percent; laid out as the paper's Tables 1 and 2."""
-    results = [load(task + ending) for task in TASKS]
-
-    def cell(runs: list[Result]) -> str:
-        accuracies = [100 * run["test"]["accuracy"] for run in runs]
-        deviation = f" ± {stdev(accuracies):.1f}" if len(runs) > 1 else ""
-        density = 100 * mean(run["test"]["density"] for run in runs)
-        return f"{mean(accuracies):.1f}{deviation}" + (f" ({density:.1f})" if density < 100 else "")
-
-    rows = []
-    for trial, title in {trial: title for result in results for trial, title in result["titles"].items()}.items():
-        mine = [[run for run in result["runs"] if run["trial"] == trial] for result in results]
-        rows.append((title, *(cell(runs) if runs else LEFT_OUT for runs in mine)))
-    chances = (f"{100 * result['runs'][0]['chance']:.1f}" for result in results)
-    return grid(("", *TASK_HEADINGS), [*rows, ("always the commonest label", *chances)])
+def _points_of(study: str, trial: str) -> str:
+    """Accuracy in percent, mean ± deviation over the seeds; a dash where nothing was trained."""
+    accuracies = [100 * run["test"]["accuracy"] for run in load(study)["runs"] if run["trial"] == trial]
+    if not accuracies:
+        return LEFT_OUT
+    return f"{mean(accuracies):.1f}" + (f" ± {stdev(accuracies):.1f}" if len(accuracies) > 1 else "")
 
 
-def interval_table() -> str:
-    """Every run with the 95 % interval that its test examples allow, beside the accuracy of guessing."""
+def _density_of(study: str, trial: str) -> str:
+    """Mean density in percent over the seeds; a dash where nothing was trained."""
+    densities = [100 * run["test"]["density"] for run in load(study)["runs"] if run["trial"] == trial]
+    return f"{mean(densities):.1f}" if densities else LEFT_OUT
+
+
+def long_range_table() -> str:
+    """A row per task: what always guessing the commonest label reaches, each attention, and the masks' densities."""
     rows = []
     for task, title in TASKS.items():
-        trials = list(load(task)["titles"])
-        for run in sorted(load(task)["runs"], key=lambda run: trials.index(run["trial"])):
-            low, high = run["interval"]
-            cells = [title, load(task)["titles"][run["trial"]], run["config"]["seed"], f"{run['test']['accuracy']:.3f}"]
-            rows.append([*cells, f"{low:.3f} to {high:.3f}", f"{run['chance']:.3f}", f"{run['seconds']:.0f}"])
-    return grid(("task", "attention", "seed", "accuracy", "95 % interval", "guessing", "seconds"), rows)
+        cells = []
+        for trial in LONG_RANGE_TRIALS:
+            cells.append(_points_of(task, trial))
+            cells += [_density_of(task, trial)] if trial in ("random-equal", "sbm-0.1") else []
+        rows.append((title, f"{100 * load(task)['runs'][0]['chance']:.1f}", *cells))
+    *others, sparse = LONG_RANGE_TRIALS.values()
+    return grid(("", "floor", *others, "pairs", sparse, "pairs"), rows)
 
 
-def paired_table() -> str:
-    """Points that masks of equal edges lose to full attention answer by answer, and those by which fitted ones lead."""
-    names = [f"{task}-edges" for task in TASKS]
-    studies = load("paired")["studies"]
-    titles = {trial: title for name in names for trial, title in load(name)["titles"].items()}
-    labels = {"lost": "{}", "ahead": "*{}: ahead of random ones by*", "ahead_of_window": "*{}: ahead of the window by*"}
+def equal_edges_table() -> str:
+    """A row per task and number of edges: each mask, and by how many points fitted masks lead random ones."""
     rows = []
-    for (kind, label), (trial, title) in product(labels.items(), titles.items()):
-        found = [studies[name][kind].get(trial) for name in names]
-        if any(found):
-            cells = [_points(one["mean"], one["error"]) if one else LEFT_OUT for one in found]
-            rows.append((label.format(title), *cells))
-    return grid(("", *TASK_HEADINGS), rows)
+    for task, title in TASKS.items():
+        study = f"{task}-edges"
+        for c in EQUAL_EDGES.get(task, (8,)):
+            trials = "full", f"fitted-{c}", f"random-{c}", "window"
+            cells = [_points_of(study, trial) for trial in trials]
+            lead = load("paired")["studies"][study]["ahead"][f"fitted-{c}"]
+            lead = f"{show(100 * lead['mean'], '.1f')} ± {100 * lead['error']:.1f}"
+            rows.append((title, c, _density_of(study, trials[1]), *cells, _density_of(study, "window"), lead))
+    return grid(("", "c", "pairs", "full", "fitted", "random", "window", "its pairs", "lead"), rows)
 
 
 def long_range_settings_table() -> str:
@@ -261,40 +273,34 @@ def long_range_settings_table() -> str:
     for task, title in TASKS.items():
         run = load(task)["runs"][0]
         config, data = run["config"], run["data"]
-        sizes = f"{data['n_train']:,}, {run['n_test']:,}"
-        numbers = (config["length"], f"{config['batch_size']}, {config['steps']}", sizes, data["origin"])
-        rows.append((title, f"`{data['name']}`", *numbers))
-    return grid(("", "examples", "tokens", "batch, steps", "train, test examples", "origin"), rows)
+        sizes = config["batch_size"], config["steps"], data["n_train"], run["n_test"]
+        rows.append((title, f"`{data['name']}`", config["length"], *(f"{size:,}" for size in sizes), data["origin"]))
+    return grid(("", "examples", "tokens", "batch", "steps", "train", "test", "origin"), rows)
 
 
-def long_range_layers_table() -> str:
-    """Density of SBM's masks by layer and head, in percent: means over seeds."""
+def language_table() -> str:
+    """A row per attention: perplexity and density after pre-training, and accuracy on each task in percent."""
     rows = []
-    for task, title in TASKS.items():
-        mine = [run["test"]["densities"] for run in runs_of(task, "sbm")]
-        rows.append((title, *(f"{100 * mean(d[a][b] for d in mine):.1f}" for a in range(2) for b in range(2))))
-    return grid(("", *(f"layer {a}, head {b}" for a in (1, 2) for b in (1, 2))), rows)
+    for trial, title in LANGUAGE_TRIALS.items():
+        tests = [run["test"] for run in load("glue/mlm")["runs"] if run["trial"] == trial]
+        perplexity = f"{mean(test['metrics']['perplexity'] for test in tests):.0f}" if tests else LEFT_OUT
+        accuracies = (_points_of(f"glue/{task}", trial) for task in GLUE)
+        rows.append((title, perplexity, _density_of("glue/mlm", trial), *accuracies))
+    chances = (f"{100 * load(f'glue/{task}')['runs'][0]['chance']:.1f}" for task in GLUE)
+    alone = load("glue/mlm")["runs"][0]["frequencies"]["perplexity"]
+    rows.append(("guessing by frequency", f"{alone:,.0f}", LEFT_OUT, *chances))
+    return grid(("", "perplexity", "pairs", *GLUE.values()), rows)
 
 
-def glue_table(kind: str) -> str:
-    """A table of the runs on GLUE: ``accuracy`` or ``f1``."""
-    return getattr(language, f"glue_{kind}_table")(load("glue")).markdown()
-
-
-def mlm_table(study: str) -> str:
-    """Pre-trained masked language models: of ``glue/mlm`` or ``mlm-edges``."""
-    return language.mlm_table(load(study)).markdown()
-
-
-def behind_table() -> str:
-    """By how many nats each masked language model is behind full attention, the window, and random masks."""
-
-    def cell(one: dict[str, float] | None) -> str:
-        return f"{one['mean']:.3f} ± {one['error']:.3f}" if one else LEFT_OUT
-
-    behind = [load("paired_blocks")["behind"][other] for other in ("full", "window", "random")]
-    rows = [(title, *(cell(b.get(trial)) for b in behind)) for trial, title in load("mlm-edges")["titles"].items()]
-    return grid(("nats behind", "full attention", "the window", "random masks"), rows)
+def mlm_edges_table() -> str:
+    """A row per mask of the masked language model: perplexity of each seed, density, and its lead on the window."""
+    rows = []
+    for trial, title in load("mlm-edges")["titles"].items():
+        reached = ", ".join(f"{run['test']['metrics']['perplexity']:.0f}" for run in runs_of("mlm-edges", trial))
+        behind = load("paired_blocks")["behind"]["window"].get(trial)
+        lead = f"{show(-behind['mean'], '.2f')} ± {behind['error']:.2f}" if behind else LEFT_OUT
+        rows.append((title, reached, _density_of("mlm-edges", trial), lead))
+    return grid(("", "perplexity by seed", "pairs", "nats ahead of the window"), rows)
 
 
 # --- time and memory ---
@@ -349,52 +355,74 @@ def step_ratios(n: int, density: float, *, is_training: bool = True) -> str:
     return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT
 
 
-def bench_table(file: str, name: str) -> str:
-    """One of the tables that ``sbmt bench`` prints, by its name."""
-    return {table.name: table.markdown() for table in tables_of(load(file))}[name]
-
-
 def bench_machine(file: str) -> str:
-    """On what a benchmark was measured, and by which command."""
+    """When and on what a benchmark was measured."""
     about = load(file)["manifest"]
-    names = "gpu", "driver", "cuda", "triton", "processor", "threads", "OMP_WAIT_POLICY", "python", "torch", "numba"
-    found = ", ".join(f"{name} {about[name]}" for name in names if name in about)
-    return f"Measured on {about['date']} by `{about['command']}`: {found}."
+    names = "gpu", "driver", "cuda", "triton", "processor", "threads", "python", "torch", "numba"
+    return f"{about['date']}: {', '.join(f'{name} {about[name]}' for name in names if name in about)}"
 
 
-def _by_case(suite: str, result: Result) -> dict[tuple[Any, ...], Result]:
-    """By mode, sweep, kind of memberships, n and density: the results where full attention ran."""
-    found = result["suites"][suite]["found"]["cases"]
+def _by_case(suite: str, result: Result, sweep: str = "") -> dict[tuple[Any, ...], Result]:
+    """By mode, kind of memberships, n and density: the results of a sweep where full attention ran."""
+    sweep = sweep or ("n" if suite == "fitted" else "target")
     return {
-        (is_training, sweep, case["kind"], case["n"], case["density"]): case["results"]
-        for is_training, sweep in product((True, False), ("n", "shared") if suite == "fitted" else ("target",))
-        for case in found
-        if case["is_training"] is is_training and sweep in case["sweeps"] and "ratio" in case["results"]["sbm"]
+        (case["is_training"], case["kind"], case["n"], case["density"]): case["results"]
+        for case in result["suites"][suite]["found"]["cases"]
+        if sweep in case["sweeps"] and "ratio" in case["results"]["sbm"]
     }
 
 
+def _two_digits(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.3f}"
+
+
 def machines_table(suite: str) -> str:
-    """What a suite found on each processor: full attention's time, and ours over it with quartiles."""
+    """A row per case: full attention's time on the first processor, and ours over full attention's on each."""
     measured = [one for one in machines("bench_fitted" if suite == "fitted" else "bench") if suite in one["suites"]]
     found = [_by_case(suite, one) for one in measured]
-
-    def cells(results: Result | None) -> tuple[str, str]:
-        if results is None:
-            return LEFT_OUT, LEFT_OUT
-        ratio, low, high = (results["sbm"][name] for name in ("ratio", "ratio_low", "ratio_high"))
-        form = ".2f" if ratio > 0.1 else ".3f"
-        return milliseconds(results["sdpa"]["median"]), f"{ratio:{form}} ({low:{form}}–{high:{form}})"
-
     rows = []
-    for case in found[0]:
-        is_training, _, kind, n, density = case
-        size = f"{n:,}" if suite == "fitted" else f"{n:,}, {percent(density)}"
-        times = (cell for one in found for cell in cells(one.get(case)))
-        rows.append([f"{kind}, {'training' if is_training else 'forward'}", size, *times])
-    letters = list(zip(ascii_uppercase, (one["manifest"] for one in measured), strict=False))
-    heads = [f"{letter}: {what}" for letter, _ in letters for what in ("SDPA, ms", "ours / SDPA")]
-    places = "; ".join(f"{letter}: {about['processor']}, {about['date']}" for letter, about in letters)
-    return f"{grid(('', 'n' if suite == 'fitted' else 'n, density', *heads), rows)}\n\n*{places}.*"
+    for kind, n, density in dict.fromkeys(case[1:] for case in found[0]):
+        cells = []
+        for is_training in (True, False):
+            at = [one.get((is_training, kind, n, density)) for one in found]
+            cells.append(milliseconds(at[0]["sdpa"]["median"]) if at[0] else LEFT_OUT)
+            cells += [_two_digits(one["sbm"]["ratio"]) if one else LEFT_OUT for one in at]
+        rows.append(([] if suite == "fitted" else [kind, percent(density)]) + [f"{n:,}", *cells])
+    heads = [*(["memberships", "pairs"] if suite != "fitted" else []), "tokens"]
+    letters = "ABCDEFGHIJ"[: len(measured)]
+    heads += [what for mode in ("training", "inference") for what in (f"{mode},<br>ms", *letters)]
+    places = "; ".join(
+        f"{letter}: {one['manifest']['processor']}, {one['manifest']['date']}"
+        for letter, one in zip(letters, measured, strict=True)
+    )
+    return f"{grid(heads, rows)}\n\n*{places}.*"
+
+
+FIELDS: dict[str, Callable[[Result], str]] = {
+    "tokens": lambda case: f"{case['n']:,}",
+    "pairs": lambda case: percent(case["density"]),
+    "clusters": lambda case: str(case["n_clusters"]),
+    "memberships": lambda case: case["kind"],
+    "keys": lambda case: f"{case['n'] * case['density']:.0f} keys",
+}
+"""What tells the cases of a sweep apart."""
+
+
+def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str:
+    """Time over full attention's in the cases of a sweep, or our milliseconds where full attention did not run.
+
+    ``row`` and ``column`` are names of :data:`FIELDS`; there are as many columns for inference as for training.
+    """
+    cells: dict[str, dict[str, str]] = {}
+    order = "n", "density", "n_clusters"
+    for case in sorted(cases(file, suite), key=lambda case: (not case["is_training"], *(case[x] for x in order))):
+        if sweep in case["sweeps"]:
+            ours = case["results"]["sbm"]
+            head = f"{'training' if case['is_training'] else 'inference'},<br>{FIELDS[column](case)}"
+            shown = _two_digits(ours["ratio"]) if "ratio" in ours else f"{milliseconds(ours['median'])} ms"
+            cells.setdefault(FIELDS[row](case), {})[head] = shown
+    heads = list(next(iter(cells.values())))
+    return grid((row, *heads), [(name, *(mine[head] for head in heads)) for name, mine in cells.items()])
 
 
 def fitted_gain_table() -> str:
@@ -402,20 +430,62 @@ def fitted_gain_table() -> str:
     found = [_by_case("fitted", one) for one in machines("bench_fitted")]
     lengths, rows = (512, *LENGTHS), []
     for mode in (True, False):
-        gains = [[1 / one[mode, "n", "fitted", n, 16 / n]["sbm"]["ratio"] for one in found] for n in lengths]
+        gains = [[1 / one[mode, "fitted", n, 16 / n]["sbm"]["ratio"] for one in found] for n in lengths]
         cells = (f"{min(mine):.1f} to {max(mine):.1f}" for mine in gains)
-        rows.append(("training step" if mode else "forward pass", *cells))
-    return grid(("", *(f"{n:,}" for n in lengths)), rows)
+        rows.append(("training step" if mode else "inference", *cells))
+    return grid(("tokens", *(f"{n:,}" for n in lengths)), rows)
 
 
-def block_masks_table() -> str:
-    """The share of FlexAttention's blocks that hold an edge, with tokens as given and in order of clusters."""
-    names = {"fitted": "as trained, four groups of crossed partitions", "structured": "one partition"}
-    rows = [
-        (names[r["kind"]], f"{r['n']:,}", r["block_size"], f"{r['as_given']:.1%}", f"{r['sorted']:.1%}")
-        for r in load("block_masks")["rows"]
+CONTESTANTS = {
+    "sbm": "this library",
+    "window": "a window of as many keys",
+    "transformer_conv": "PyTorch Geometric's `TransformerConv`",
+    "pyg": '`backend="pyg"`',
+    "torch.sparse": "`torch.sparse`",
+    "dense": '`backend="dense"`',
+}
+
+
+def contestants_table() -> str:
+    """A row per way to compute the same, a column per mask and length: time of a training step over full's."""
+    places = ("bench_fitted", "fitted", "fitted", 16.0), ("bench", "attention", "near-constant", 40.96)
+    found = [
+        find(cases(file, suite), kind=kind, n=n, density=keys / n, is_training=True, n_clusters=n_clusters)["results"]
+        for (file, suite, kind, keys), n_clusters in zip(places, (1024, N_CLUSTERS), strict=True)
+        for n in (1024, 4096)
     ]
-    return grid(("memberships", "n", "block", "as given", "in order of clusters"), rows)
+    ratios = {title: [at.get(name, {}).get("ratio") for at in found] for name, title in CONTESTANTS.items()}
+    rows = [(title, *(f"{x:.2f}" if x else LEFT_OUT for x in mine)) for title, mine in ratios.items() if any(mine)]
+    return grid(("", *(f"{what}, {n}" for what in ("fitted", "paper's") for n in ("1,024", "4,096"))), rows)
+
+
+def memory_table() -> str:
+    """MiB that a training step adds: full attention, a fitted mask of 16 keys per query, and the paper's masks."""
+    memory = load("bench_fitted")["suites"]["fitted"]["found"]["memory"]["cases"]
+    ours = {case["n"]: case["results"] for case in memory if case["kind"] == "fitted"}
+    theirs = load("bench")["suites"]["memory"]["found"]["cases"]
+    rows = []
+    for n, density in ((4096, 0.01), (16384, 0.0025), (65536, 0.0005)):
+        published = find(theirs, n=n, density=density)["results"]
+        steps = ours[n]["sdpa"].get("step"), ours[n]["sbm"]["step"], published["sbm"]["step"]
+        rows.append((f"{n:,}", *(f"{x:,.0f}" if x else LEFT_OUT for x in steps), percent(density)))
+    return grid(("tokens", "full", "fitted", "paper's", "its pairs"), rows)
+
+
+def gpu_table() -> str:
+    """A row per size: full attention's time on the GPU, and that of the fastest of ours over it, over memberships."""
+    found = [case for suite in load("gpu/bench")["suites"].values() for case in suite["found"]["cases"]]
+    found = [case for case in found if case["kind"] in KINDS and "ratio" in case["results"]["sdpa"]]
+    rows = []
+    for n, density in sorted({(case["n"], case["density"]) for case in found}):
+        cells = []
+        for way in (True, False):
+            mine = [c["results"] for c in found if (c["n"], c["density"], c["is_training"]) == (n, density, way)]
+            ours = [min(one["ratio"] for x, one in at.items() if x in OURS_ON_GPU and "ratio" in one) for at in mine]
+            cells += [f"{min(at['sdpa']['median'] for at in mine):.2f}", f"{min(ours):.1f} to {max(ours):.1f}"]
+        rows.append((f"{n:,}", percent(density), *cells))
+    heads = (what for mode in ("training", "inference") for what in (f"{mode}, ms", "ours / full"))
+    return grid(("tokens", "pairs", *heads), rows)
 
 
 # --- when to use it, and costs ---

@@ -9,6 +9,7 @@ from results.tables import (
     limits_table,
     long_range_table,
     study_table,
+    sweep_table,
 )
 
 
@@ -35,19 +36,35 @@ def test_a_study_has_medians_and_ranges_where_seeds_differ(write):
     ]
 
 
-def test_densities_are_shown_where_a_mask_hides_something(write):
+def test_every_attention_has_a_column_and_masks_their_density(write):
     full = study("", 64, full=(0.3456,))
-    full["runs"][0]["test"]["density"] = 1.0
-    sbm = study("", 64, sbm=(0.75, 0.77))
+    sbm = study("", 64, sbm=(0.75, 0.77), **{"random-equal": (0.7, 0.7)})
     write(**{task: sbm if task == "image" else full for task in TASKS})
     assert rows(long_range_table()) == [
-        "| FULL | 34.6 | 34.6 | 34.6 | 34.6 | – | 34.6 |",
-        "| SBM | – | – | – | – | 76.0 ± 1.4 (15.0) | – |",
-        "| always the commonest label | 12.5 | 12.5 | 12.5 | 12.5 | 12.5 | 12.5 |",
+        *(f"| {title} | 12.5 | 34.6 | – | – | – | – | – | – |" for title in list(TASKS.values())[:4]),
+        "| Image | 12.5 | – | – | 76.0 ± 1.4 | 70.0 ± 0.0 | 15.0 | – | – |",
+        "| Pathfinder | 12.5 | 34.6 | – | – | – | – | – | – |",
     ]
 
 
 # --- time and memory ---
+
+
+def test_a_sweep_has_milliseconds_where_full_attention_did_not_run(write):
+    found = [
+        {"n": n, "n_clusters": 128, "density": 16 / n, "kind": "fitted", "sweeps": ["n"], "is_training": way}
+        | {"results": {"sbm": {"median": 81.25} | ({"ratio": 100 / n} if n < 4096 else {})}}
+        for way in (False, True)
+        for n in (4096, 512, 2048)
+    ]
+    write(bench_fitted={"suites": {"fitted": {"found": {"cases": found}}}})
+    assert sweep_table("bench_fitted", "fitted", "n", "tokens", "keys").splitlines() == [
+        "| tokens | training,<br>16 keys | inference,<br>16 keys |",
+        "|---|---|---|",
+        "| 512 | 0.20 | 0.20 |",
+        "| 2,048 | 0.049 | 0.049 |",
+        "| 4,096 | 81.2 ms | 81.2 ms |",
+    ]
 
 
 def bench(line):

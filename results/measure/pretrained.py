@@ -2,7 +2,7 @@
 
 All-MiniLM-L6-v2 comes with the extra ``pretrained``, film reviews with the data folder (``SBMT_DATA``). Masks are
 fitted to training reviews, anew for each seed, and asked about test reviews: does the first half of a review find its
-second half among all? It takes three quarters of an hour on one core; what was measured is kept in ``runs/pretrained``.
+second half among all? It takes an hour or so on one core; what was measured is kept in ``runs/pretrained``.
 """
 
 import random
@@ -27,7 +27,7 @@ from sbmt.sparsification.convert import fitted_layers
 
 CASES = (256, 16), (256, 32)
 """Tokens of a half, and edges per query."""
-SEEDS = range(2)
+SEEDS = range(3)
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
 
 

@@ -85,7 +85,7 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
     if isinstance(attention, nn.MultiheadAttention):
         return _from_torch(name, attention, settings)
     assert isinstance(attention, FullAttention)
-    sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout")}
+    sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout", "causal")}
     return build_attention("sbm", **sizes, **settings).train(attention.training)
 
 

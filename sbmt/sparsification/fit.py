@@ -248,7 +248,7 @@ def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
     with torch.no_grad(), kept(attention.modules(), "training"):
         output = heads._replace(value=one_hot).attend(attention.eval())
     query, key, value, weights = (x.float() if x.itemsize < 4 else x for x in (query, key, value, output.values))
-    wanted = full_attention(Heads(query, key, value, *masks))
+    wanted = full_attention(Heads(query, key, value, *masks), getattr(attention, "causal", False))
     real = zero_padding(torch.ones_like(query[..., :1]), heads.query_mask)[..., 0]  # batch heads n_queries
     per_query = (
         (wanted * (weights > 0)).sum(-1),

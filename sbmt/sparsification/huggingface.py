@@ -37,11 +37,18 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
             do = "pass a plain number or a name: save_pretrained writes it into config.json"
             raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do)
     AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, padding_mask)
-    for module in attention_modules(model):
+    AttentionMaskInterface.register(NAME, real_tokens)
+    modules = attention_modules(model)
+    are_causal = {_is_causal(module) for module in modules} | {settings[x] for x in ("causal",) if x in settings}
+    if len(are_causal) > 1:
+        kinds = ", ".join(sorted({type(module).__name__ for module in modules}))
+        raise SbmtError(f"masks must all be causal or none, got both ({kinds}): sparsify encoder or decoder alone")
+    settings = settings | {"causal": are_causal.pop()}
+    for module in modules:
         name, config = type(module).__name__, getattr(module, "config", None)
-        if module.is_causal or getattr(config, "is_decoder", False) or "Cross" in name:
-            raise SbmtError("self-attention that is not causal", name, "sparsify the encoder alone")
+        is_decoder = getattr(module, "is_decoder", getattr(config, "is_decoder", False))
+        if "Cross" in name or getattr(module, "is_cross_attention", False) or (is_decoder and not settings["causal"]):
+            raise SbmtError(f"no mask can stand for {name}, which attends to another sequence: sparsify the encoder alone")
         if getattr(module, "sliding_window", None) is not None:
             raise SbmtError("attention without a window", f"{name} with one", "leave it as it is: it is sparse already")
         d_head = _number(module, "head_dim", "attention_head_size")
@@ -104,29 +111,50 @@ def attend(
     if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
         do = 'leave it out, or take full attention\'s weights after model.set_attn_implementation("eager")'
         raise SbmtError("output_attentions=False, since no attention weights are formed", True, do)
+    if others.pop("is_causal", None) not in (None, fitted.causal):
+        is_it = "causal" if fitted.causal else "not causal"
+        raise SbmtError(f"{name} was called with another is_causal than its mask has, which is {is_it}: leave it out")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
         do = "leave this model as it is: a sampled mask takes scores of queries and keys alone"
         raise SbmtError("attention by queries and keys", f"{changes[0]} from {name}, too", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
-        do = "masks of pairs are not supported"
-        raise SbmtError("an attention mask (batch, n) of what is padding", describe(attention_mask), do)
+        expected = "an attention mask (batch, n) of what is padding"
+        raise SbmtError(expected, describe(attention_mask), "leave masks of pairs out")
+    query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache holds more keys
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
     if (n_shared := query.shape[1] // key.shape[1]) > 1:  # queries that share a key
         key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
     fitted.dropout = dropout
-    output = fitted(query, key, value, query_mask=attention_mask, key_mask=attention_mask)
+    output = fitted(query, key, value, query_mask=query_mask, key_mask=attention_mask)
     return output.values.transpose(1, 2).contiguous(), None
 
 
-def padding_mask(*_: Any, mask_function: Callable[..., Any], attention_mask: Tensor | None = None, **__: Any) -> Any:
-    """The mask of real tokens, bool ``(batch, n)``, or None; raises SbmtError if the model asks for more than that."""
-    from transformers.masking_utils import bidirectional_mask_function
+def real_tokens(
+    *_: Any,
+    q_length: int,
+    kv_length: int,
+    q_offset: Any = 0,
+    mask_function: Callable[..., Any],
+    attention_mask: Tensor | None = None,
+    config: Any = None,
+    **__: Any,
+) -> Tensor | None:
+    """The mask of real tokens, bool ``(batch, n_keys)``, or None; raises SbmtError if the model asks for more."""
+    from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
-    if mask_function is not bidirectional_mask_function:
-        do = "sparsify an encoder that attends everything: a sampled mask knows no order"
-        raise SbmtError("a mask of padding alone", "causal attention, or another pattern", do)
+    causal = (getattr(config, "sbmt", None) or {}).get("causal", False)
+    if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
+        wanted = "in causal order" if causal else "of padding alone"
+        raise SbmtError(f"the model must ask for a mask {wanted}, got another pattern: a sampled mask cannot follow it")
+    if causal and not isinstance(q_offset, int) or kv_length != q_length + q_offset * causal:
+        raise SbmtError("the cache must hold the tokens so far and nothing else: leave static caches out")
     return None if attention_mask is None else attention_mask.bool()
+
+
+def _is_causal(module: Any) -> bool:
+    """Whether it attends no later token."""
+    return bool(module.is_causal) and getattr(getattr(module, "config", None), "is_causal", True)
 
 
 def _number(module: nn.Module, *names: str) -> int:

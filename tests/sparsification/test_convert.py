@@ -9,6 +9,7 @@ from torch.nn.utils import parametrizations, prune
 
 import sbmt
 from sbmt.layers import SBMAttention
+from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers
 
 WIDTH, HEADS = 16, 2
@@ -54,6 +55,17 @@ def test_with_all_edges_a_model_of_ours_answers_as_before():
     saturate(sparse)
     for is_real in (None, torch.arange(12) < torch.tensor([12, 7, 3])[:, None]):
         torch.testing.assert_close(sparse(ids, is_real).values, model(ids, is_real).values, rtol=0, atol=2e-5)
+
+
+def test_with_all_edges_a_decoder_of_ours_answers_as_before():
+    torch.manual_seed(0)
+    sizes = dict(d_model=WIDTH, d_hidden=16, n_heads=HEADS, n_layers=2, attention="full", causal=True)
+    model, ids = sbmt.CausalLM(sbmt.Encoder(20, None, positions="rotary", **sizes)).eval(), torch.randint(20, (3, 12))
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+    saturate(sparse)
+    torch.testing.assert_close(sparse(ids).values, model(ids).values, rtol=0, atol=2e-5)
+    report = measure_masks(sparse, [ids])
+    assert report.mean("attention_mass") == pytest.approx(1) and report.mean("density") == pytest.approx(1)
 
 
 def test_weights_are_kept_frozen_ones_too_masks_are_added_and_the_model_itself_is_left_alone():

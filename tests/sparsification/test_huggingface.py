@@ -18,6 +18,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 
 WORDS = {"vocab_size": 50, "max_position_embeddings": 64}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SHARED = {"num_key_value_heads": 2}
 SMALL = {"n_clusters": 16}
 
 
@@ -35,14 +37,32 @@ def distilbert():
 def eurobert():
     """Two queries share a key."""
     torch.manual_seed(0)
-    sizes = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    return transformers.EuroBertModel(transformers.EuroBertConfig(**sizes, **WORDS)).eval()
+    config = transformers.EuroBertConfig(**SIZES, **WORDS, **ENDS, **SHARED, head_dim=8)
+    return transformers.EuroBertModel(config).eval()
 
 
 def vit():
     torch.manual_seed(0)
     config = transformers.ViTConfig(**SIZES, image_size=16, patch_size=4, num_labels=3)
     return transformers.ViTForImageClassification(config).eval()
+
+
+def gpt2():
+    torch.manual_seed(0)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64} | ENDS
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, vocab_size=50)).eval()
+
+
+def llama():
+    """Two queries share a key."""
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **WORDS, **ENDS, **SHARED)).eval()
+
+
+def qwen(**settings):
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(**SIZES, **WORDS, **ENDS, **SHARED, **settings)
+    return transformers.Qwen2ForCausalLM(config).eval()
 
 
 def sentences():
@@ -55,7 +75,14 @@ def pictures():
     return {"pixel_values": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(1))}
 
 
+def prompts():
+    """Three, of which one is padded at its start."""
+    batch = sentences()
+    return batch | {"attention_mask": batch["attention_mask"].flip(1)}
+
+
 CASES = [(bert, sentences), (distilbert, sentences), (eurobert, sentences), (vit, pictures)]
+CASES += [(gpt2, prompts), (llama, prompts), (qwen, sentences)]
 
 
 def saturated(model):
@@ -102,6 +129,21 @@ def test_masks_are_sparse_and_the_implementation_can_be_switched(make, batch):
     assert not torch.equal(answers(sparse, inputs), answers(model, inputs))
 
 
+@pytest.mark.parametrize("make", [gpt2, llama, qwen])
+def test_a_decoder_reads_its_past_alone_and_generates_from_a_cache(make):
+    model, batch = make(), prompts()
+    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
+    changed = dict(batch, input_ids=batch["input_ids"].clone())
+    changed["input_ids"][:, 15:] = 7
+    found = []
+    for inputs in (batch, changed):
+        torch.manual_seed(5)
+        found.append(sparse(**inputs).logits[:, :15].detach())
+    assert torch.equal(*found)
+    wanted = model.generate(**batch, max_new_tokens=6, do_sample=False)
+    assert torch.equal(saturated(model).generate(**batch, max_new_tokens=6, do_sample=False), wanted)
+
+
 def test_what_is_padding_changes_nothing():
     sparse, batch = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL), sentences()
     other = dict(batch, input_ids=torch.where(batch["attention_mask"].bool(), batch["input_ids"], 7))
@@ -120,7 +162,7 @@ def test_dropout_and_gradients_while_training():
     assert {layer.dropout for layer in fitted_layers(sparse).values()} == {0.1}
 
 
-@pytest.mark.parametrize(("make", "batch"), [CASES[0], CASES[3]])
+@pytest.mark.parametrize(("make", "batch"), [CASES[0], CASES[3], CASES[4]])
 def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
     sparse = sbmt.sparsify(make(), edges_per_query=4.0, **SMALL)
     sbmt.fit_block_models(sparse, [batch()], steps=2)
@@ -155,14 +197,27 @@ def test_what_cannot_be_loaded_says_why(tmp_path):
         load_sparsified(transformers.BertForMaskedLM, tmp_path / "sparse")
 
 
-def decoder():
-    return transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, **WORDS, is_decoder=True))
+def crossed():
+    settings = {"is_decoder": True, "add_cross_attention": True}
+    return transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, **WORDS, **settings))
+
+
+def bart():
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    return transformers.BartModel(transformers.BartConfig(**sizes, **WORDS, encoder_attention_heads=4))
+
+
+def sliding():
+    return qwen(use_sliding_window=True, sliding_window=4, max_window_layers=0)
 
 
 @pytest.mark.parametrize(
     ("make", "settings", "why"),
     [
-        (decoder, {}, "not causal"),
+        (crossed, {}, "encoder or decoder alone"),
+        (bart, {}, "encoder or decoder alone"),
+        (sliding, {}, "attention without a window"),
+        (bert, {"causal": True}, "all be causal or none"),
         (bert, {"exploration": ExtraKeys(2)}, "exploration as JSON holds it, got a ExtraKeys"),
     ],
 )
@@ -202,7 +257,9 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
 @pytest.mark.parametrize(
     ("make", "options", "why"),
     [
-        (clip, {"attention_mask": None}, "knows no order"),
+        (clip, {"attention_mask": None}, "got another pattern"),
+        (lambda: sparse(llama()), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
+        (lambda: sparse(llama()), {"past_key_values": "static"}, "leave static caches out"),
         (t5, {}, "got position_bias from T5Attention"),
         (sparse_bert, {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
         (sparse_bert, {"output_attentions": True}, NO_WEIGHTS),
@@ -212,6 +269,8 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
 )
 def test_what_no_mask_can_do_is_refused_when_it_is_asked_for(make, options, why):
     model = make()
+    if options.get("past_key_values") == "static":
+        options = {"past_key_values": transformers.StaticCache(model.config, max_cache_len=32)}
     with pytest.raises(sbmt.SbmtError, match=why):
         model(**sentences() | options)
 
@@ -224,7 +283,7 @@ def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
     harmless = {"position_ids": torch.arange(6), "use_cache": True, "is_causal": False, "softcap": None}
     torch.testing.assert_close(attend(module, *heads, None, **harmless)[0], wanted)
     for name, value in {"softcap": 5.0, "s_aux": torch.zeros(4), "is_causal": True, "sliding_window": 4}.items():
-        with pytest.raises(sbmt.SbmtError, match=f"got {name} from BertSelfAttention"):
+        with pytest.raises(sbmt.SbmtError, match=name):
             attend(module, *heads, None, **{name: value})
 
 

@@ -48,7 +48,9 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         name, config = type(module).__name__, getattr(module, "config", None)
         is_decoder = getattr(module, "is_decoder", getattr(config, "is_decoder", False))
         if "Cross" in name or getattr(module, "is_cross_attention", False) or (is_decoder and not settings["causal"]):
-            raise SbmtError(f"no mask can stand for {name}, which attends to another sequence: sparsify the encoder alone")
+            raise SbmtError(
+                f"no mask can stand for {name}, which attends to another sequence: sparsify the encoder alone"
+            )
         if getattr(module, "sliding_window", None) is not None:
             raise SbmtError("attention without a window", f"{name} with one", "leave it as it is: it is sparse already")
         d_head = _number(module, "head_dim", "attention_head_size")
@@ -111,8 +113,9 @@ def attend(
     if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
         do = 'leave it out, or take full attention\'s weights after model.set_attn_implementation("eager")'
         raise SbmtError("output_attentions=False, since no attention weights are formed", True, do)
-    if others.pop("is_causal", None) not in (None, fitted.causal):
-        is_it = "causal" if fitted.causal else "not causal"
+    causal = getattr(fitted, "causal", False)
+    if others.pop("is_causal", None) not in (None, causal):
+        is_it = "causal" if causal else "not causal"
         raise SbmtError(f"{name} was called with another is_causal than its mask has, which is {is_it}: leave it out")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
         do = "leave this model as it is: a sampled mask takes scores of queries and keys alone"
@@ -147,7 +150,7 @@ def real_tokens(
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
         wanted = "in causal order" if causal else "of padding alone"
         raise SbmtError(f"the model must ask for a mask {wanted}, got another pattern: a sampled mask cannot follow it")
-    if causal and not isinstance(q_offset, int) or kv_length != q_length + q_offset * causal:
+    if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
         raise SbmtError("the cache must hold the tokens so far and nothing else: leave static caches out")
     return None if attention_mask is None else attention_mask.bool()
 

@@ -14,6 +14,7 @@ from sbmt.experiments.files import read_file
 from sbmt.experiments.sparsification.masks import CONTROLS, window_and_ends
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import measure_masks, seen_heads
+from sbmt.sparsification.huggingface import attention_modules
 
 FULL, FITTED = "full attention", "fitted"
 OTHERS = {name: CONTROLS[name] for name in ("random", "window")}
@@ -39,11 +40,15 @@ def load_encoder(folder: Path) -> tuple[Any, Any]:
     logging.disable_progress_bar()
     try:
         model = AutoModel.from_pretrained(folder, use_safetensors=True, **local)
-        return model.eval(), AutoTokenizer.from_pretrained(folder, **local)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
     except (OSError, ValueError, KeyError, TypeError, ImportError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         do = "check that it holds config.json, model.safetensors and the tokenizer's files"
         raise SbmtError(f"an encoder of Transformers in {folder}", reason, do) from error
+    if any(module.is_causal for module in attention_modules(model)):
+        do = "call sbmt.sparsify in Python, whose masks are causal where the model is"
+        raise SbmtError(f"an encoder, whose attention is not causal, in {folder}", type(model).__name__, do)
+    return model.eval(), tokenizer
 
 
 def read_texts(path: Path) -> list[str]:

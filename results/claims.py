@@ -25,7 +25,7 @@ GROUPS = {
     "reproduced": ("What holds", "found here, too"),
     "slip": ("Slips", "nothing depends on them"),
 }
-"""The parts of the errata page: heading, and what it means that a claim stands there."""
+"""The parts of the errata page: heading, and what is said of the claims in it."""
 
 
 @dataclass(frozen=True)

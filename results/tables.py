@@ -174,7 +174,7 @@ def recall_table(*trials: str) -> str:
 
 
 def attention_seen_table() -> str:
-    """A row per kind of mask, a column per network: attention seen / points lost; above, what the networks are."""
+    """A row per kind of mask, a column per network: attention seen / points lost; above them, of full attention."""
     heads = {"Retrieval, topics": "Retrieval", "masked language model": "language"}  # so that the table fits the page
     networks = {heads.get(name, name): one for name, one in load("attention_mass")["networks"].items()}
     found = [one["levels"][one["shares"].index(0.05)] for one in networks.values()]
@@ -184,15 +184,15 @@ def attention_seen_table() -> str:
     )
     rows: list[Sequence[object]] = [
         ("*effective keys*", *effective),
-        ("*full attention's accuracy*", *(f"{one['full']['accuracy']:.3f}" for one in networks.values())),
+        ("*full accuracy*", *(f"{one['full']['accuracy']:.3f}" for one in networks.values())),
     ]
     for kinds in zip(*found, strict=True):
         if kinds[0]["kind"] == "window and random":  # which is like both of them
             continue
-        cells = (f"{100 * kind['attention_mass']:.0f} % / {show(100 * kind['lost'], '.1f')}" for kind in kinds)
+        cells = (f"{100 * kind['attention_mass']:.0f} / {show(100 * kind['lost'], '.1f')}" for kind in kinds)
         rows.append((kinds[0]["kind"], *cells))
     worst = 100 * max(kind["lost_error"] for kinds in found for kind in kinds)
-    table = grid(("seen / lost", *networks), rows)
+    table = grid(("% seen / points lost", *networks), rows)
     return table + f"\n\n*The standard error of a loss is at most {worst:.1f} points.*"
 
 
@@ -203,7 +203,7 @@ def pretrained_table() -> str:
         for kind in case["kinds"]:
             first = f"c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
             low, high = (100 * kind["lost"][name] for name in ("low", "high"))
-            lost = f"{low:.1f} to {high:.1f}" if kind["kind"] != "full attention" else LEFT_OUT
+            lost = f"{show(low, '.1f')} to {show(high, '.1f')}" if kind["kind"] != "full attention" else LEFT_OUT
             numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}", f"{100 * kind['found']:.1f} %"
             rows.append((first, kind["kind"], *numbers, lost))
     return grid(("", "masks", "pairs", "cosine", "found", "points lost"), rows)

@@ -175,11 +175,11 @@ def recall_table(*trials: str) -> str:
 
 def attention_seen_table() -> str:
     """A row per kind of mask, a column per network: attention seen / points lost; above them, of full attention."""
-    heads = {"Retrieval, topics": "Retrieval", "masked language model": "language"}  # so that the table fits the page
+    heads = {"Retrieval, topics": "Retrieval", "masked language model": "words"}  # so that the table fits the page
     networks = {heads.get(name, name): one for name, one in load("attention_mass")["networks"].items()}
     found = [one["levels"][one["shares"].index(0.05)] for one in networks.values()]
     effective = (
-        f"{kinds[0]['attended_keys']:.0f} of {one['mean_keys']:.0f}"
+        f"{kinds[0]['attended_keys']:.0f}/{one['mean_keys']:.0f}"
         for kinds, one in zip(found, networks.values(), strict=True)
     )
     rows: list[Sequence[object]] = [
@@ -192,7 +192,7 @@ def attention_seen_table() -> str:
         cells = (f"{100 * kind['attention_mass']:.0f} / {show(100 * kind['lost'], '.1f')}" for kind in kinds)
         rows.append((kinds[0]["kind"], *cells))
     worst = 100 * max(kind["lost_error"] for kinds in found for kind in kinds)
-    table = grid(("% seen / points lost", *networks), rows)
+    table = grid(("seen / lost", *networks), rows)
     return table + f"\n\n*The standard error of a loss is at most {worst:.1f} points.*"
 
 

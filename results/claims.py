@@ -16,15 +16,16 @@ from typing import Any
 from results import lookup
 from results.lookup import ROOT, load
 from results.tables import grid
+from sbmt.experiments.tables import LEFT_OUT
 
 GROUPS = {
     "conclusion": ("Conclusions that fall", "*refuted*, or *corrected*: true only in another form"),
-    "proof": ("Arguments that fall", "the claim may stand, but not for the reason given"),
+    "proof": ("Arguments that fall", "the claim may hold, but not for the reason given"),
     "open": ("Open at full size", "only runs at full size can decide"),
     "reproduced": ("What holds", "found here, too"),
     "slip": ("Slips", "nothing depends on them"),
 }
-"""The parts of the errata page: heading, and what it means that a claim stands there."""
+"""The parts of the errata page: heading, and what is said of the claims in it."""
 
 
 @dataclass(frozen=True)
@@ -148,33 +149,11 @@ def errata_overview() -> str:
     return grid(("", "n", "what it means"), rows)
 
 
-def errata_commands() -> str:
-    """What produces all evidence again."""
-    files = [name for claim in CLAIMS for name in files_of(claim.finding) + ["theory"] * bool(claim.statements)]
-    notebooks = sorted({name[:2] for claim in CLAIMS for name in claim.evidence if name[:2].isdigit()})
-    again = f"python notebooks/execute.py {' '.join(f'notebooks/{number}*' for number in notebooks)}"
-    return "\n".join(["```bash", *commands(list(dict.fromkeys(files))), again, "```"])
-
-
 def files_of(template: str) -> list[str]:
     """The names of the result files that a template reads, in the order in which it does."""
     lookup.OPENED.clear()
     lookup.render(template)
     return list(dict.fromkeys(lookup.OPENED))
-
-
-def command_of(name: str) -> str:
-    """The command that writes a result file; where it is gone, with the commit that has it."""
-    row = QUESTIONS[name]
-    return f"{row['again']}  # at commit {row['commit']}" if "commit" in row else row["again"]
-
-
-def commands(names: Sequence[str]) -> list[str]:
-    """What produces result files again. If a target of make produces several of them, it stands for all of them."""
-    targets = {name: QUESTIONS[name].get("target", "") for name in names}
-    n_files = Counter(filter(None, targets.values()))
-    found = [targets[name] if n_files[targets[name]] > 1 else command_of(name) for name in names]
-    return list(dict.fromkeys(found))
 
 
 # --- the results page ---
@@ -206,15 +185,23 @@ def origins() -> str:
         for name, one in about.items()
     }
     usual = Counter(filter(None, places.values())).most_common(1)[0][0]
-    targets = dict.fromkeys(f"`{row['target']}`" for row in QUESTIONS.values() if "target" in row)
     rows = []
     for name, row in QUESTIONS.items():
-        said = _work(name) + ([_many(about[name]["threads"], "thread"), about[name]["date"]] if about[name] else [])
-        measured = ", ".join(said) or "–"
+        said = _work(name) + ([about[name]["date"]] if about[name] else [])
+        threads = about[name].get("threads", 1)
+        said += [f"{threads} threads"] if threads != 1 else []
+        measured = ", ".join(said) or LEFT_OUT
         measured += f", on {places[name]}" if places[name] not in ("", usual) else ""
-        rows.append((row["question"], f"`{name}.json`", f"`{command_of(name)}`", measured))
-    lines = f"Measured on {usual}, unless a row says otherwise.\nMany files at once are made again by "
-    return f"{lines}{', '.join(targets)}.\n\n{grid(('question', 'file', 'again', 'how much, how and when'), rows)}"
+        again = f"`{row['target']}`" if "target" in row and "commit" not in row else f"`{_short(row['again'], name)}`"
+        again += f" at {row['commit']}" if "commit" in row else ""
+        rows.append((f"`{name}`", again, measured))
+    lines = f"Measured on {usual}, with one thread, unless a row says otherwise."
+    return f"{lines}\n\n{grid(('file', 'again', 'seeds, runs, core hours, date'), rows)}"
+
+
+def _short(command: str, name: str) -> str:
+    """A command without the option that names the result file."""
+    return command.replace(f" --json results/{name}.json", "")
 
 
 def _manifest(name: str) -> dict[str, Any]:
@@ -231,8 +218,4 @@ def _work(name: str) -> list[str]:
         return []
     hours = sum(run["seconds"] for run in runs) / 3600
     seeds = len({run["config"]["seed"] for run in runs})
-    return [_many(seeds, "seed"), _many(len(runs), "run"), f"{hours:.1f} core hours"]
-
-
-def _many(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
+    return [f"{seeds}, {len(runs)}, {hours:.1f} h"]

@@ -103,6 +103,16 @@ def seen(network: str, kind: str, name: str, share: float = 0.05) -> float:
     return find(found["levels"][found["shares"].index(share)], kind=kind)[name]
 
 
+def lost(network: str, kind: str, part: str = "") -> str:
+    """Points of accuracy that a trained network loses under a kind of mask with 5 % of the pairs.
+
+    With ``part="tuned"`` it was trained further under that mask.
+    """
+    found = load("attention_mass")["networks"][network]
+    found = found[part] if part else found
+    return show(100 * find(found["levels"][found["shares"].index(0.05)], kind=kind)["lost"], ".1f")
+
+
 def statement(name: str) -> str:
     """What a statement of ``python -m theory`` found, in its own words."""
     return find(load("theory"), name=name)["shown"].replace("%", " %")

@@ -1,7 +1,7 @@
 """Tables of the pages, in Markdown, from the result files. Templates call these functions."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from math import exp
 from statistics import mean, median, stdev
 from typing import Any
 
@@ -42,142 +42,154 @@ def _spread(values: Sequence[float], form: str = ".3f") -> str:
 
 # --- studies of repeated tokens ---
 
-REACHED = "seeds", "accuracy", "keys per query", "density"
 ESTIMATORS = {
     "score": "straight-through, `score` (equation 9)",
     "weight": "straight-through, `weight`",
     "removal": "straight-through, `removal`",
-    "score/q": "`score` / q",
-    "weight/q": "`weight` / q",
     "removal/q": "`removal` / q",
     "reinforce": "REINFORCE",
 }
+FIGURE_4 = {  # titles, and the trials with 256 and with 64 tokens
+    "full attention": ("full", "full"),
+    "SBM": ("sbm", "sbm"),
+    "control: a random mask as dense": ("", "random-equal"),
+    "SBM without self-loops": ("no-loops", "no-loops"),
+    "SBM, Algorithm 1": ("", "sbm-algorithm-1"),
+    "linear": ("linear", "linear"),
+    "Reformer": ("reformer", "reformer"),
+    "Performer": ("performer", "performer"),
+    "Linformer": ("linformer", "linformer"),
+    "Nyströmformer": ("nystromformer", "nystromformer"),
+}
 
 
-def study_table(name: str) -> str:
-    """A row per trial: parameters, seeds, and medians with ranges over the seeds."""
+def _over_tests(study: str, trial: str, metric: str) -> str:
+    """Median and range of what the runs of a trial reach; a dash where there are none."""
+    mine = [run["test"][metric] for run in load(study)["runs"] if run["trial"] == trial]
+    return _spread(mine) if mine else LEFT_OUT
+
+
+def study_table(name: str, *trials: str) -> str:
+    """A row per trial (all of them unless some are named): seeds, and medians with ranges over the seeds."""
+    titles = {trial: re.sub(r"(?<!\d)\.(?=\d)", "0.", title) for trial, title in load(name)["titles"].items()}
+    rows = [
+        (titles[trial], len(runs_of(name, trial)), *(_over_tests(name, trial, m) for m in ("accuracy", "density")))
+        for trial in trials or titles
+    ]
+    return grid(("", "seeds", "accuracy", "density"), rows)
+
+
+def figure4_table() -> str:
+    """A row per attention: what it reaches on 256 and on 64 tokens."""
+    studies = "figure4", "figure4-64"
+    rows = [
+        (
+            title,
+            *(
+                _over_tests(*at, metric)
+                for at in zip(studies, trials, strict=True)
+                for metric in ("accuracy", "density")
+            ),
+        )
+        for title, trials in FIGURE_4.items()
+    ]
+    return grid(("", "256 tokens: accuracy", "density", "64 tokens: accuracy", "density"), rows)
+
+
+def estimators_table(probability: float) -> str:
+    """A row per estimator: relative bias, relative variance and cosine, and the cosine where scores are informed."""
+    blind, aligned = (
+        find(load("ste_bias")["parts"], scores=scores, exploration=0)["rows"]
+        for scores in ("scores blind to use", "scores aligned with use")
+    )
     rows = []
-    for trial, title in load(name)["titles"].items():
-        mine = runs_of(name, trial)
-        cells = [_spread([run["test"][metric] for run in mine]) for metric in ("accuracy", "density", "loss")]
-        rows.append((title, f"{mine[0]['n_parameters']:,}", len(mine), *cells))
-    return grid(("", "parameters", "seeds", "accuracy", "density", "loss"), rows)
-
-
-def seeds_table(name: str) -> str:
-    """A row per trial, a column per seed: accuracy / density."""
-    by_run = {(run["trial"], run["config"]["seed"]): run["test"] for run in load(name)["runs"]}
-    seeds = sorted({seed for _, seed in by_run})
-
-    def cell(trial: str, seed: int) -> str:
-        test = by_run.get((trial, seed))
-        return f"{test['accuracy']:.3f} / {test['density']:.2f}" if test else ""
-
-    titles = load(name)["titles"]
-    return grid(("seed", *seeds), [(titles[trial], *(cell(trial, seed) for seed in seeds)) for trial in titles])
-
-
-def algorithm_1_table() -> str:
-    """Where the density of Algorithm 1 ends up, with and without exploration, beside its limits."""
-    run = runs_of("figure4-64", "sbm-algorithm-1")[0]
-    trained, evaluated = run["curve"]["density"][-1], run["test"]["density"]
-    found = (("while training, δ = .01", 1.01, trained), ("in eval mode", 1.0, evaluated))
-    rows = [(title, f"1 − exp(−{rate:g}) = {1 - exp(-rate):.3f}", f"{density:.3f}") for title, rate, density in found]
-    return grid(("Algorithm 1", "limit", "density reached"), rows)
-
-
-def ste_bias_table(scores: str) -> str:
-    """Relative bias · relative variance · cosine: a row per estimator, a column per p."""
-    found = find(load("ste_bias")["parts"], scores=scores, exploration=0)["rows"]
-
-    def cell(estimator: str, p: float) -> str:
-        row = find(found, estimator=estimator, probability=p)
-        form = ".2g" if row["relative_variance"] < 10 else ".0f"
-        return f"{row['relative_bias']:.2f} · {row['relative_variance']:{form}} · {row['cosine']:.2f}"
-
-    columns = 0.05, 0.25, 0.5, 0.75, 0.95
-    rows = [(title, *(cell(name, p) for p in columns)) for name, title in ESTIMATORS.items()]
-    return grid(("bias · variance · cosine", *(f"p = {p:g}" for p in columns)), rows)
+    for name, title in ESTIMATORS.items():
+        one, other = (find(found, estimator=name, probability=probability) for found in (blind, aligned))
+        form = ".2g" if one["relative_variance"] < 10 else ".0f"
+        cells = f"{one['relative_bias']:.2f}", f"{one['relative_variance']:{form}}", f"{one['cosine']:.2f}"
+        rows.append((title, *cells, show(other["cosine"], ".2f")))
+    return grid(("", "bias", "variance", "cosine", "cosine, informed scores"), rows)
 
 
 # --- fitted masks ---
 
+SOUGHT = {  # tasks in which a mask has to find what belongs together
+    "fitted-64": "repeated tokens, 64",
+    "fitted-256": "repeated tokens, 256",
+    "fitted-1024": "repeated tokens, 1,024",
+    "fresh-64": "fresh values, 64",
+    "fresh-256": "fresh values, 256",
+    "twins": "crops of photographs, 64",
+    "recall": "associative recall, 64",
+}
 
-def _reached(study: str, trial: str) -> tuple[object, ...]:
-    """Seeds, accuracy with its range, keys per query and density of a trial, medians over its seeds."""
-    mine = runs_of(study, trial)
-    density = median(run["test"]["density"] for run in mine)
-    accuracy = _spread([run["test"]["accuracy"] for run in mine])
-    return len(mine), accuracy, f"{density * mine[0]['config']['length']:.1f}", f"{density:.3f}"
+
+def sought_table() -> str:
+    """A row per task: accuracy and keys per query of a fitted mask and of Reformer, and what other masks reach."""
+
+    def cell(study: str, trial: str) -> str:
+        mine = runs_of(study, trial)
+        accuracy = median(run["test"]["accuracy"] for run in mine)
+        keys = median(run["test"]["density"] for run in mine) * mine[0]["config"]["length"]
+        return f"{accuracy:.3f} ({keys:.1f})" if trial in ("fitted", "reformer") else f"{accuracy:.3f}"
+
+    trials = {"fitted": "fitted (keys)", "full": "full", "random": "random", "window": "window", "reformer": "Reformer"}
+    rows = [(title, *(cell(study, trial) for trial in trials)) for study, title in SOUGHT.items()]
+    return grid(("task, tokens", *trials.values()), rows)
 
 
-def fitted_table() -> str:
-    """A row per length and trial: what it reached, and the time of a step where measured."""
+def fitted_cost_table() -> str:
+    """A row per length: time over full attention's of a whole training step, and of the attention alone."""
+    steps, alone = (load("fitted_cost")[name] for name in ("lengths", "attention"))
     rows = []
-    for length in (64, 256, 1024):
-        times = load("fitted_cost")["lengths"][str(length)]
-        for trial, title in load(f"fitted-{length}")["titles"].items():
-            ratio = f"{times[trial]['ratio']:.1f} ×" if trial in times else ""
-            rows.append((f"{length:,}", title, *_reached(f"fitted-{length}", trial), ratio))
-    return grid(("tokens", "", *REACHED, "step"), rows)
+    for n in dict.fromkeys([*steps, *alone]):
+        step = f"{steps[n]['fitted']['ratio']:.1f} ×" if n in steps else LEFT_OUT
+        layer = f"{alone[n]['fitted']['ratio']:.2f} ×" if n in alone else LEFT_OUT
+        keys = f"{alone[n]['keys_per_query']:.1f}" if n in alone else LEFT_OUT
+        rows.append((f"{int(n):,}", step, layer, keys))
+    return grid(("tokens", "whole training step", "attention alone", "its keys per query"), rows)
 
 
-def unseen_table() -> str:
-    """A row per study of unseen values and trial."""
-    studies = {name: load(name) for name in ("fresh-64", "fresh-256", "twins")}
-    rows = [(s["title"], title, *_reached(name, t)) for name, s in studies.items() for t, title in s["titles"].items()]
-    return grid(("", "", *REACHED), rows)
-
-
-def attention_cost_table() -> str:
-    """A row per length: keys per query, density, and the time of attention, forward and backward, over full's."""
-    rows = []
-    for n, found in load("fitted_cost")["attention"].items():
-        keys, time = found["keys_per_query"], found["fitted"]
-        ratio = f"{time['ratio']:.2f} × ({time['ratio_low']:.2f} to {time['ratio_high']:.2f})"
-        rows.append((f"{int(n):,}", f"{keys:.1f}", f"{keys / int(n):.4f}", ratio))
-    return grid(("tokens", "keys per query", "density", "time over full attention's"), rows)
-
-
-def recall_table() -> str:
+def recall_table(*trials: str) -> str:
     """A row per trial, a column per length: accuracy / density, medians over seeds; below, the time of an answer."""
     evaluated, times = load("recall_lengths")["evaluated"], load("recall_lengths")["times"]
-    rows = []
-    for trial, title in load("recall")["titles"].items():
+    titles, rows = load("recall")["titles"], []
+    for trial in trials:
         mine = [run["lengths"] for run in evaluated if run["trial"] == trial]
         cells = []
         for n in times:
             found = [at[n] for at in mine if n in at]
-            both = [median(one[name] for one in found) for name in ("accuracy", "density")] if found else []
-            cells.append(" / ".join(f"{x:.3f}" for x in both))
-        rows.append((f"{title} ({len(mine)})", *cells))
+            accuracy, density = (median(one[name] for one in found) for name in ("accuracy", "density"))
+            cells.append(f"{accuracy:.3f}" if density == 1 else f"{accuracy:.3f} / {density:.3f}")
+        rows.append((titles[trial], *cells))
     rows.append(("time of an answer, fitted over full", *(f"{at['fitted']['ratio']:.2f} ×" for at in times.values())))
-    return grid(("trained on 64 tokens (seeds)", *(f"{int(n):,}" for n in times)), rows)
+    return grid(("", *(f"{int(n):,} tokens" for n in times)), rows)
 
 
 # --- networks trained with full attention ---
 
 
-def attention_seen_table(show: str = "attention_mass", part: str = "") -> str:
-    """A row per kind of mask, a column per network: ``attention_mass``, ``error``, or points ``lost``.
-
-    With ``lost``, tokens and full attention's accuracy come first; the part ``tuned`` was trained further.
-    """
-    heads = {"Retrieval, topics": "Retrieval", "masked language model": "language"}  # so that tables fit the page
-    networks = {name: one.get(part) if part else one for name, one in load("attention_mass")["networks"].items()}
-    networks = {heads.get(name, name): one for name, one in networks.items() if one}
-    forms: dict[str, Callable[[Result], str]] = {
-        "attention_mass": lambda kind: f"{100 * kind['attention_mass']:.0f} %",
-        "error": lambda kind: f"{kind['error']:.2f}",
-        "lost": lambda kind: _points(kind["lost"], kind["lost_error"]),
-    }
+def attention_seen_table() -> str:
+    """A row per kind of mask, a column per network: attention seen / points lost; above them, of full attention."""
+    heads = {"Retrieval, topics": "Retrieval", "masked language model": "words"}  # so that the table fits the page
+    networks = {heads.get(name, name): one for name, one in load("attention_mass")["networks"].items()}
     found = [one["levels"][one["shares"].index(0.05)] for one in networks.values()]
-    rows: list[list[object]] = [[kinds[0]["kind"], *map(forms[show], kinds)] for kinds in zip(*found, strict=True)]
-    if show == "lost":
-        tokens = ["tokens", *(f"{one['mean_keys']:.0f}" for one in networks.values())]
-        accuracy = ["full attention's accuracy", *(f"{one['full']['accuracy']:.3f}" for one in networks.values())]
-        rows = [tokens, accuracy, *rows]
-    return grid(("", *networks), rows)
+    effective = (
+        f"{kinds[0]['attended_keys']:.0f}/{one['mean_keys']:.0f}"
+        for kinds, one in zip(found, networks.values(), strict=True)
+    )
+    rows: list[Sequence[object]] = [
+        ("*effective keys*", *effective),
+        ("*full accuracy*", *(f"{one['full']['accuracy']:.3f}" for one in networks.values())),
+    ]
+    for kinds in zip(*found, strict=True):
+        if kinds[0]["kind"] == "window and random":  # which is like both of them
+            continue
+        cells = (f"{100 * kind['attention_mass']:.0f} / {show(100 * kind['lost'], '.1f')}" for kind in kinds)
+        rows.append((kinds[0]["kind"], *cells))
+    worst = 100 * max(kind["lost_error"] for kinds in found for kind in kinds)
+    table = grid(("seen / lost", *networks), rows)
+    return table + f"\n\n*The standard error of a loss is at most {worst:.1f} points.*"
 
 
 def pretrained_table() -> str:
@@ -187,7 +199,7 @@ def pretrained_table() -> str:
         for kind in case["kinds"]:
             first = f"c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
             low, high = (100 * kind["lost"][name] for name in ("low", "high"))
-            lost = f"{low:.1f} to {high:.1f}" if kind["kind"] != "full attention" else LEFT_OUT
+            lost = f"{show(low, '.1f')} to {show(high, '.1f')}" if kind["kind"] != "full attention" else LEFT_OUT
             numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}", f"{100 * kind['found']:.1f} %"
             rows.append((first, kind["kind"], *numbers, lost))
     return grid(("", "masks", "pairs", "cosine", "found", "points lost"), rows)
@@ -530,12 +542,6 @@ def _percents(limits: list[float]) -> str:
         return "never"
     rounds_to_nothing = low < 0.0005
     return f"{100 * high:.1f} %, or never" if rounds_to_nothing else f"{100 * low:.1f} to {100 * high:.1f} %"
-
-
-def seconds_table() -> str:
-    """Time over that of full attention in a few cases, for both kinds of memberships."""
-    rows = [(f"{n:,}", f"{100 * p:g} %", *(step_ratios(n, p, is_training=t) for t in (False, True))) for n, p in CASES]
-    return grid(("tokens", "density", "inference", "training step"), rows)
 
 
 def fitted_ratios_table() -> str:

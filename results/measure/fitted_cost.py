@@ -13,6 +13,7 @@ from math import log
 from typing import Any
 
 import torch
+from matplotlib.ticker import NullFormatter
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -25,7 +26,14 @@ from sbmt.experiments.training.run import load_run
 from sbmt.layers import SBMAttention
 
 LENGTHS, LONGER = (64, 256, 1024), (1024, 4096, 16384)
-TRIALS = "full", "fitted", "straight-through", "random", "window", "reformer"
+TRIALS = {
+    "full": "full attention",
+    "reformer": "Reformer",
+    "fitted": "fitted",
+    "straight-through": "straight-through",
+    "random": "random, its density",
+    "window": "window, 9 tokens",
+}
 PACE = Pace(seconds=8.0, least=7, most=61)
 
 
@@ -64,24 +72,29 @@ def measure_attention(length: int) -> dict[str, Any]:
 
 def draw(cost: dict[str, dict[str, Any]]) -> None:
     """Accuracy against keys per query for every length, a dot per run, and the price of a step against the length."""
-    with saved_figure(RESULTS / "fitted.png", 11.0, 3.4) as figure:
-        *panels, last = figure.subplots(1, len(LENGTHS) + 1)
+    with saved_figure(RESULTS / "fitted.png", 7.8, 6.4) as figure:
+        *panels, last = figure.subplots(2, 2).ravel()
         for ax, length in zip(panels, LENGTHS, strict=True):
             found = load(f"fitted-{length}")
-            for trial in TRIALS:
+            for (trial, title), marker in zip(TRIALS.items(), "sovD^P", strict=True):
                 tests = [run["test"] for run in found["runs"] if run["trial"] == trial]
                 keys = [test["density"] * length for test in tests]
-                ax.scatter(keys, [test["accuracy"] for test in tests], s=26, label=found["titles"].get(trial))
-            ax.axvline(2 - 1 / length, color="0.4", linestyle=":", label="the twins alone")  # a token and a twin
-            ax.set(xscale="log", ylim=(0.55, 1.02), xlabel="keys per query", title=f"{length:,} tokens")
-        panels[0].set_ylabel("accuracy")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=7)
-        for part, style in (("lengths", "o-"), ("attention", "s--")):
+                ax.plot(keys, [test["accuracy"] for test in tests], marker, markersize=9, alpha=0.8, label=title)
+            ax.axvline(2 - 1 / length, color="0.4", linestyle=":", label="keys needed")  # a token and its equals
+            ax.set(xscale="log", xlim=(0.7, 1500), ylim=(0.55, 1.03), title=f"{length:,} tokens")
+            ax.set(xlabel="keys per query", ylabel="accuracy", xticks=(1, 10, 100, 1000))
+            ax.xaxis.set_major_formatter("{x:,.0f}")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize="large")
+        for part, style, title in (("lengths", "o-", "whole step"), ("attention", "s--", "attention alone")):
             ratios = {int(n): found["fitted"]["ratio"] for n, found in cost[part].items()}
-            last.plot(ratios.keys(), ratios.values(), style, label="whole step" if part == "lengths" else "attention")
-        last.axhline(1.0, color="0.4")
-        last.legend(fontsize="small")
-        last.set(xscale="log", yscale="log", xlabel="tokens", title="time of a step / full")
+            last.plot(ratios.keys(), ratios.values(), style, color="C2", markersize=8, label=title)
+        last.axhline(1.0, color="C0")
+        last.legend()
+        last.set(xscale="log", yscale="log", xlabel="tokens", title="time of a step / full", xticks=(64, 1024, 16384))
+        last.xaxis.set_major_formatter("{x:,.0f}")
+        last.yaxis.set_major_formatter("{x:g}")
+        for axis in (last.xaxis, last.yaxis):
+            axis.set_minor_formatter(NullFormatter())
 
 
 def main() -> None:

@@ -12,8 +12,7 @@ from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training import tasks as settings_of
-from sbmt.experiments.training.finished import TOKENIZER
-from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.run import TOKENIZER, Run
 from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
 
 _ALL = (

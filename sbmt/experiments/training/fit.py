@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.files import check_may_write, load_weights, read_tensors, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.run import BEST, STATE, Run, Step, describe, read_config
+from sbmt.experiments.training.run import BEST, STATE, Run, Step, best_row, read_config
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
@@ -56,7 +57,7 @@ def fit(
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # Lightning reads the same variables while it is imported
-    from sbmt.experiments.training.lightning_module import RunData, TrainingModule  # loading Lightning takes seconds
+    from sbmt.experiments.training.lightning_module import TrainingModule  # loading Lightning takes seconds
 
     data = config.open_data()
     if config.is_generated and accelerator == "auto":
@@ -64,7 +65,7 @@ def fit(
     where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes, "strategy": strategy}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
-        module, batches = TrainingModule(config, data.info, folder, on_step), RunData(config, data)
+        module = TrainingModule(config, data, folder, on_step)
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
@@ -76,17 +77,19 @@ def fit(
         start = time.perf_counter()
         if resume and not config.is_generated:  # damage is found now, not after training
             load_weights(module.model, read_tensors(folder / BEST), folder)
-        trainer.fit(module, datamodule=batches, ckpt_path=folder / STATE if resume else None)
+        trainer.fit(module, ckpt_path=folder / STATE if resume else None)
         seconds = time.perf_counter() - start
+        about: dict[str, Any] = ({"data": data.info} if data.info else {}) | module.about
         if not config.is_generated:
             load_weights(module.model, read_tensors(folder / BEST), folder)
-        tests = {}
-        for name in data.tests:
-            batches.tested = name
-            trainer.test(module, datamodule=batches, verbose=False)
-            tests[name] = module.scores
-        about = describe(config, data, module.rows, tests) | module.about
-        run = Run(config, module.model.cpu(), module.rows, tests["test"], about, seconds, data.tokenizer)
+            best = best_row(config, module.rows)
+            about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
+        for name in reversed(data.tests):  # the scores of the last one are the run's
+            module.tested = name
+            trainer.test(module, verbose=False)
+            baselines = config.baselines(data, name, module.scores)
+            about |= baselines if name == "test" else {name: asdict(module.scores) | baselines}
+        run = Run(config, module.model.cpu(), module.rows, module.scores, about, seconds, data.tokenizer)
         if trainer.is_global_zero:
             run.save(folder)
             for name in (STATE, BEST):

@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.run import CONFIGS
+from sbmt.experiments.training.config import CONFIGS
 
 torch.set_num_threads(int(sys.argv[1]))
 warnings.simplefilter("error")
@@ -97,7 +97,7 @@ def test_weights_of_parts_make_their_mean_that_of_the_batch(tiny_mlm, n_ranks=4)
     """Gradient, loss and accuracy. Without the weights the gradient would be another one."""
     config = tiny_mlm(**QUIET, sampler="exact")
     data = config.open_data()
-    module, feed = TrainingModule(config, data.info), data.feeds["train"]
+    module, feed = TrainingModule(config, data), data.feeds["train"]
     is_uneven = False
     for number in range(4):
         streams = [

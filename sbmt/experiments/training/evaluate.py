@@ -138,10 +138,12 @@ def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[T
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
     if not len(labels):  # a few blocks may have no token to be guessed
         raise SbmtError("a label to be guessed among the examples", "none", "take more examples")
-    means = [float(x.double().mean()) for x in (losses, predicted == labels, densities, expected)]
+    means = (float(x.double().mean()) for x in (losses, predicted == labels, densities, expected))
+    loss, accuracy, density, expected_density = means
     metrics = config.make_metrics(len(info.get("class_names", ())))
     scores = {name: float(metric(predicted, labels)) for name, metric in metrics.items()}
-    return Evaluation(predicted, labels, losses, densities, *means, scores | config.metrics_of(means[0]), {})
+    scores |= config.metrics_of(loss)
+    return Evaluation(predicted, labels, losses, densities, loss, accuracy, density, expected_density, scores, {})
 
 
 def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> Iterator[tuple[int, tuple[Tensor, ...]]]:

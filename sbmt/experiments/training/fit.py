@@ -38,7 +38,6 @@ def fit(
     accelerator: str = "auto",
     devices: int = 1,
     nodes: int = 1,
-    strategy: str = "auto",
 ) -> Run:
     """Trains a model, keeps the weights that do best on dev where the task has it, and tests them.
 
@@ -53,7 +52,6 @@ def fit(
         accelerator: ``cpu``, ``cuda`` or another name that Lightning knows; ``auto`` leaves the choice to the task.
         devices: Processes on this machine, each with its own device.
         nodes: Machines.
-        strategy: Lightning's: ``auto``, ``ddp``.
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # Lightning reads the same variables while it is imported
@@ -62,7 +60,7 @@ def fit(
     data = config.open_data()
     if config.is_generated and accelerator == "auto":
         accelerator = "cpu"  # networks so small gain nothing from a GPU
-    where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes, "strategy": strategy}
+    where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
         module = TrainingModule(config, data, folder, on_step)
@@ -126,9 +124,9 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
             inference_mode=False,
             default_root_dir=folder,
         )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:  # the last of SLURM's variables
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
         got = str(error).strip().splitlines()[0]
-        raise SbmtError("devices that this machine has, and a strategy for them", got, "ask for others") from error
+        raise SbmtError("devices that this machine has", got, "ask for others") from error
     if trainer.precision != config.precision:  # Lightning has taken another one
         raise SbmtError(f"a device for precision {config.precision}", "a CPU", "take bf16-mixed, or a GPU")
     parts = config.accumulate * trainer.world_size

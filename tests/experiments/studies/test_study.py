@@ -50,7 +50,7 @@ def test_processes_give_the_same_numbers(folder, tmp_path):
     study = replace(DEMO, trials=DEMO.trials[:2])
     together = run_study(study, tmp_path, n_workers=2, report=lambda *given: reports.append(given))
     assert numbers(together) == numbers(run_study(study, folder))
-    both = {(name, TINY.steps) for name in NAMES[:2]}
+    both = {(name, number) for name in NAMES[:2] for number in range(1, TINY.steps + 1)}
     assert {(name, step.number) for name, _, step in reports if step != 0} == both
 
 

@@ -33,7 +33,7 @@ warnings.simplefilter("error")
 for folder in map(Path, sys.argv[2:]):
     values = json.loads(folder.with_suffix(".json").read_text())
     config = CONFIGS[values["task"]].from_dict(values)
-    run = fit(config, folder, accelerator="cpu", devices=2, strategy="ddp")
+    run = fit(config, folder, accelerator="cpu", devices=2)
     folder.with_suffix(".rank" + os.environ["LOCAL_RANK"]).write_text(repr(run.test))
 """
 

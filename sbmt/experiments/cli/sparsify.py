@@ -16,10 +16,6 @@ from sbmt.experiments.locks import only_writer
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import load_run, manifest
 
-TITLE = (
-    "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query, "
-    "and what the task loses against full attention"
-)
 MOST_ASKED = 128
 """Texts whose embeddings are compared, unless told otherwise; a quarter of all at most."""
 Bar = Callable[[str, int], Callable[..., None]]  # a new bar of that many steps, to be called after each
@@ -112,8 +108,9 @@ def _of_run(run: Path, examples: int | None, steps: int, fine_tune: int, options
         lost = f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}"
         rows.append((kind["kind"], *numbers, f"{kind['effective_keys']:.1f}", f"{kind['accuracy']:.3f}", lost))
     headings = ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost")
+    title = "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query"
     note = f"Full attention: accuracy {full.test.accuracy:.4f}"
-    return tuned.save, result, Table("masks", TITLE, headings, tuple(rows), (note,))
+    return tuned.save, result, Table("masks", title, headings, tuple(rows), (note,))
 
 
 def _of_encoder(

@@ -1,6 +1,7 @@
 """``sbmt demo``, ``sbmt study`` and ``sbmt glue``: several trials on several seeds, and tables of them."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,8 +101,9 @@ def glue(
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
     check_targets(json, figure)
-    options: dict[str, Any] = {"n_seeds": seeds, "is_reduced": reduced, "n_workers": workers, "run": run_with_bar}
-    results = language.run_language_studies(trial or list(language.TRIALS), task or GLUE_TASKS, output, **options)
+    run = partial(run_with_bar, n_workers=workers)
+    names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
+    results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
     tables = language.mlm_table(results["mlm"]), language.glue_accuracy_table(results), language.glue_f1_table(results)
     publish(results, tables, output / "result.json", json)
     if figure is not None:

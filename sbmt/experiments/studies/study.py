@@ -135,11 +135,10 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
         fit(config, folder, resume=resume, on_step=lambda step: report(name, seed, step))
 
 
-Job = tuple[str, int, TrainingConfig, Path]
 _reports: "SimpleQueue[tuple[str, int, Step | int]]"  # of a worker; whoever puts one in waits while there are too many
 
 
-def _in_processes(jobs: list[Job], n_workers: int, report: Report) -> None:
+def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: int, report: Report) -> None:
     context = multiprocessing.get_context("spawn")
     reports = context.SimpleQueue()
     with ProcessPoolExecutor(min(n_workers, len(jobs)), context, _begin, (reports,)) as workers:

@@ -65,9 +65,7 @@ def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache,
     text = settings | QUIET | dict(sampler="exact")
     configs = {
         "sbm": tiny(**parts, sampler="exact", attention_dropout=0.2, density_weight=0.1),
-        "performer": tiny(**parts, attention="performer", attention_dropout=0.0),
         "pretraining": tiny_mlm(**text, density_weight=0.1),
-        "finetuning": tiny_glue("mnli", **text, accumulate=2),
         "fitted": RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4).override(**FITTED),
     }
     run_in_two(tmp_path, configs)

@@ -27,6 +27,7 @@ Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99  # of Adam, for block models that have a learning rate of their own
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
 UNSAVED = "option_defaults"
+MOST = 1 << 31  # steps, sizes and numbers of things are less
 MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
 Config = TypeVar("Config", bound="TrainingConfig")
@@ -111,6 +112,8 @@ class TrainingConfig(ABC):
                 may_be_0 = f.default == 0 or f.name in MAY_BE_0
                 if not 0 <= value <= sys.float_info.max or (value == 0 and not may_be_0):
                     raise SbmtError(f"{f.name} {'≥' if may_be_0 else '>'} 0", value, "give such a number")
+                if isinstance(value, int) and value >= MOST:
+                    raise SbmtError(f"{f.name} < 2³¹", value, "give such a number")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)

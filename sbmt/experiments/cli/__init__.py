@@ -7,9 +7,9 @@ import typer
 
 import sbmt
 from sbmt.command import run_command
-from sbmt.experiments.cli.bench import bench, cost
+from sbmt.experiments.cli.bench import bench, cost, sample
 from sbmt.experiments.cli.data import data_app
-from sbmt.experiments.cli.runs import evaluate, inspect, predict, sample
+from sbmt.experiments.cli.runs import evaluate, inspect, predict
 from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import demo, glue, study
 from sbmt.experiments.cli.train import make_train_app

@@ -1,14 +1,16 @@
-"""``sbmt bench`` and ``sbmt cost``: time and memory of ways to attend, and operations of many attentions."""
+"""``sbmt bench``, ``cost`` and ``sample``: time and memory, operations, and masks, without a trained model."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
-from rich.console import Console
 
-from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars, write_result
+from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars, publish, say
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import manifest
+from sbmt.samplers import sample_edges
 
 DENSITY = 0.01
 Names = list[str] | None
@@ -29,15 +31,13 @@ def bench(
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
     check_targets(json)
-    console = Console(markup=False)
-    with progress_bars(console) as progress:
+    with progress_bars() as progress:
         options: dict[str, Any] = {"threads": threads, "device": device, "track": progress.track}
-        result = run_suites(suite or (), is_quick=quick, **options, on_found=lambda found: write_result(found, json))
-    for table in tables_of(result):
-        print_table(console, table)
+        result = run_suites(suite or (), is_quick=quick, **options, on_found=lambda found: publish(found, (), json))
+    publish(result, tables_of(result))
     about = result["manifest"]
     gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""
-    console.print(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}", highlight=False)
+    say(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}")
 
 
 def cost(
@@ -57,8 +57,33 @@ def cost(
     columns = [Column(f"n = {n:,}", n, DENSITY) for n in length] if length else paper_columns()
     if density is not None:
         columns = [replace(column, density=density) for column in columns]
-    console = Console(markup=False)
     report = cost_report(attention or (), columns)
-    for table in cost_tables(report):
-        print_table(console, table)
-    write_result(report | {"manifest": manifest()}, json)
+    publish(report | {"manifest": manifest()}, cost_tables(report), json)
+
+
+def sample(
+    case: Annotated[str, typer.Option(help="collapsed, separated, distant, or all")] = "all",
+    n_tokens: Annotated[int, typer.Option(help="tokens in the plane")] = 48,
+    sampler: Annotated[str, typer.Option(help="exact, bernoulli or fastrg")] = "exact",
+    seed: Annotated[int, typer.Option(help="seed of the tokens and the draw")] = 0,
+    output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("sample.png"),
+) -> None:
+    """Draw masks from block models in the plane: the paper's Figure 3.
+
+    Tokens and clusters close together give a dense mask, separated groups a block-diagonal one, clusters far from
+    all tokens a sparse one.
+    """
+    from sbmt.experiments.plots.placements import PLACEMENTS, draw_placements, place
+
+    check_targets(figure=output)
+    placements = [place(name, n_tokens, seed) for name in (PLACEMENTS if case == "all" else [case])]
+    generator = torch.Generator().manual_seed(seed)
+    edges = [sample_edges(placement.block_model, sampler, generator=generator) for placement in placements]
+    rows = []
+    for placement, drawn in zip(placements, edges, strict=True):
+        expected, density = placement.block_model.expected_density().item(), drawn.density().item()
+        rows.append((placement.name, f"{expected:.4f}", f"{density:.4f}", str(drawn.n_edges)))
+    title = f"One draw by the {sampler} sampler, {n_tokens} tokens"
+    print_table(Table("sample", title, ("case", "expected density", "density", "edges"), tuple(rows)))
+    draw_placements(placements, edges, output)
+    say(f"Figure: {output}")

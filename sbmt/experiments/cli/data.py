@@ -5,10 +5,9 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from sbmt.errors import SbmtError, choose, printable
-from sbmt.experiments.cli.terminal import print_table, progress_bars
+from sbmt.experiments.cli.terminal import print_table, progress_bars, say
 from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
@@ -38,7 +37,6 @@ def prepare_task(
     given = [name for name, x in (("--vocab-size", vocab_size), ("--tokenizer", tokenizer)) if x is not None]
     if len(given) > (task == "corpus"):
         raise SbmtError("--vocab-size or --tokenizer, and only with corpus", ", ".join([task, *given]), "leave one out")
-    console = Console(markup=False)
     if task == "corpus":
         size = (REDUCED_VOCABULARY if reduced else VOCABULARY) if vocab_size is None else vocab_size
         loaded = Tokenizer.load(tokenizer) if tokenizer else None
@@ -46,25 +44,23 @@ def prepare_task(
         source = corpus_source(from_ or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
     else:
         source = find_source(task, from_, is_reduced=reduced)
-    with progress_bars(console) as progress:
+    with progress_bars() as progress:
         bar = progress.add_task(source.name, total=None)
-        folder = prepared_folder()
-        prepared = prepare(source, folder, report=lambda n: progress.update(bar, completed=n))
-    _show(console, prepared)
+        prepared = prepare(source, prepared_folder(), report=lambda n: progress.update(bar, completed=n))
+    _show(prepared)
 
 
 @data_app.command("list")
 def list_prepared() -> None:
     """List what is prepared, and show where files are looked for."""
-    console = Console(markup=False)
-    console.print(f"Files are looked for in {printable(data_folder())}", highlight=False)
+    say(f"Files are looked for in {data_folder()}")
     folders = sorted(path.parent for path in prepared_folder().glob("*/info.json"))
     if not folders:
-        console.print("Nothing is prepared. Begin with: sbmt data prepare listops --reduced", highlight=False)
+        say("Nothing is prepared. Begin with: sbmt data prepare listops --reduced")
     is_damaged = False
     for folder in folders:
         try:
-            _show(console, open_prepared(folder, is_checked=False))
+            _show(open_prepared(folder, is_checked=False))
         except SbmtError as error:
             is_damaged = True
             typer.echo(f"sbmt: {error}", err=True)
@@ -72,7 +68,7 @@ def list_prepared() -> None:
         raise typer.Exit(2)
 
 
-def _show(console: Console, prepared: Prepared) -> None:
+def _show(prepared: Prepared) -> None:
     info = prepared.info
     rows = []
     for name, split in prepared.splits.items():
@@ -82,6 +78,6 @@ def _show(console: Console, prepared: Prepared) -> None:
         rows.append((name, f"{len(split):,}", classes, *(f"{x:,.0f}" for x in lengths)))
     title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
     headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
-    print_table(console, Table("data", printable(title), headings, tuple(rows)))
+    print_table(Table("data", printable(title), headings, tuple(rows)))
     for line in (*info["notes"], f"Prepared in {prepared.folder}"):
-        console.print(printable(line), highlight=False)
+        say(line)

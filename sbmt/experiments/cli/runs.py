@@ -1,15 +1,13 @@
-"""``sbmt evaluate``, ``predict`` and ``inspect``: what a trained model answers and attends. ``sbmt sample``: masks."""
+"""``sbmt evaluate``, ``predict`` and ``inspect``: what a trained model answers and attends."""
 
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
-from rich.console import Console
 
-from sbmt.errors import SbmtError, check_seed, choose, printable
-from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table
+from sbmt.errors import SbmtError, check_seed, printable
+from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table, say
 from sbmt.experiments.data.glue import read_glue
 from sbmt.experiments.files import write_bytes
 from sbmt.experiments.tables import Table
@@ -18,7 +16,6 @@ from sbmt.experiments.training.evaluate import predict_labels, submission
 from sbmt.experiments.training.generated import GeneratedConfig, RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, Run, load_run, read_config
 from sbmt.experiments.training.tasks import GlueConfig
-from sbmt.samplers import SAMPLERS, sample_edges
 
 Samples = Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")]
 Seed = Annotated[int, typer.Option(help="seed of the masks, and of generated sequences")]
@@ -38,7 +35,7 @@ def evaluate(
             raise SbmtError("--distractors for a run of sbmt train recall", loaded.config.task, "leave it out")
         loaded = replace(loaded, config=replace(loaded.config, n_distractors=distractors))
     scores = evaluate_run(loaded, sequences, n_samples=n_samples, seed=seed)
-    print_scores(Console(markup=False), scores, {"n_test": scores.n_examples})
+    print_scores(scores, {"n_test": scores.n_examples})
 
 
 def predict(
@@ -52,7 +49,6 @@ def predict(
     config = read_config(run)
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
-    check_seed(seed)
     check_targets(output)
     rows = read_glue(table, config.task, is_labelled=False)
     if output.exists() and output.samefile(table):
@@ -60,7 +56,7 @@ def predict(
     predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
     write_bytes(output, submission(config.task, rows, predicted).encode())
     skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
-    Console(markup=False).print(f"{len(rows):,} answers: {printable(output)}{skipped}", highlight=False)
+    say(f"{len(rows):,} answers: {output}{skipped}")
 
 
 def inspect(
@@ -74,14 +70,14 @@ def inspect(
     check_seed(seed)
     check_targets(figure=output)
     loaded = load_run(SHIPPED if run is None else run)
-    config, console = loaded.config, Console(markup=False)
+    config = loaded.config
     is_generated = isinstance(config, GeneratedConfig)
     if is_generated and (not isinstance(config, RepeatedTokensConfig) or config.fresh_values):
         got = f"one on {config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
         raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
     if query is not None and (is_generated or config.is_image):
         raise SbmtError("--query only for a run on texts", config.task, "leave it out")
-    _print_run(console, "the shipped checkpoint" if run is None else printable(run), loaded)
+    _print_run("the shipped checkpoint" if run is None else printable(run), loaded)
     if is_generated:
         from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
@@ -90,46 +86,15 @@ def inspect(
         from sbmt.experiments.plots.attended import draw_long_range_inspection, inspect_examples
 
         draw_long_range_inspection(inspect_examples(loaded, examples, seed=seed), output, query)
-    console.print(f"Figure: {printable(output)}", highlight=False)
+    say(f"Figure: {output}")
 
 
-def _print_run(console: Console, title: str, run: Run) -> None:
+def _print_run(title: str, run: Run) -> None:
     """The settings that differ from the defaults, and the scores."""
     values = run.config.to_dict()
     values |= values.pop("options")
     defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
     shown = {name: x for name, x in values.items() if x != defaults[name] or name in ("task", "attention")}
     rows = tuple((name, str(value)) for name, value in shown.items())
-    print_table(console, Table("settings", f"Settings of {title}", ("setting", "value"), rows))
-    print_scores(console, run.test, run.about)
-
-
-def sample(
-    case: Annotated[str, typer.Option(help="collapsed, separated, distant, or all")] = "all",
-    n_tokens: Annotated[int, typer.Option(help="tokens in the plane")] = 48,
-    sampler: Annotated[str, typer.Option(help="exact, bernoulli or fastrg")] = "exact",
-    seed: Annotated[int, typer.Option(help="seed of the tokens and the draw")] = 0,
-    output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("sample.png"),
-) -> None:
-    """Draw masks from block models in the plane: the paper's Figure 3.
-
-    Tokens and clusters close together give a dense mask, separated groups a block-diagonal one, clusters far from
-    all tokens a sparse one.
-    """
-    from sbmt.experiments.plots.placements import PLACEMENTS, draw_placements, place
-
-    check_targets(figure=output)
-    check_seed(seed)
-    choose("sampler", sampler, SAMPLERS)
-    placements = [place(name, n_tokens, seed) for name in (PLACEMENTS if case == "all" else [case])]
-    generator = torch.Generator().manual_seed(seed)
-    edges = [sample_edges(placement.block_model, sampler, generator=generator) for placement in placements]
-    rows = []
-    for placement, drawn in zip(placements, edges, strict=True):
-        expected, density = placement.block_model.expected_density().item(), drawn.density().item()
-        rows.append((placement.name, f"{expected:.4f}", f"{density:.4f}", str(drawn.n_edges)))
-    console = Console(markup=False)
-    title = f"One draw by the {sampler} sampler, {n_tokens} tokens"
-    print_table(console, Table("sample", title, ("case", "expected density", "density", "edges"), tuple(rows)))
-    draw_placements(placements, edges, output)
-    console.print(f"Figure: {printable(output)}", highlight=False)
+    print_table(Table("settings", f"Settings of {title}", ("setting", "value"), rows))
+    print_scores(run.test, run.about)

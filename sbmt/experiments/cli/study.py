@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from sbmt.errors import check_sizes, choose, printable
-from sbmt.experiments.cli.terminal import check_targets, print_table, run_with_bar, study_table, write_result
+from sbmt.errors import choose
+from sbmt.experiments.cli.terminal import check_targets, print_table, publish, run_with_bar, say, study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
-from sbmt.experiments.studies.study import summary
+from sbmt.experiments.studies.study import Study, summary
 from sbmt.experiments.training.generated import SIZES
+from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
 LONGER = 4096
@@ -40,24 +40,17 @@ def demo(
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
-    console = Console(markup=False)
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
-    runs = run_with_bar(console, chosen, output, workers)
-    result = summary(chosen, runs)
-    write_result(result, output / "result.json")
-    print_table(console, study_table(result))
-    guess = majority_accuracy(chosen.config.length)
-    console.print(f"Always guessing the commoner label is right for {guess:.3f} of the tokens.")
-    models = {trial: dict(reversed(runs))[trial].model for trial in ("full", "fitted")}
-    print_table(
-        console, longer_table(on_longer_inputs(models, LONGER, chosen.config.length, "full"), result["titles"], LONGER)
-    )
-    published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
+    runs, result = _run(chosen, output, workers)
+    length = chosen.config.length
+    say(f"Always guessing the commoner label is right for {majority_accuracy(length):.3f} of the tokens.")
+    models = {name: run.model for name, run in reversed(runs)}  # of the first seed
+    timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, length, "full")
+    print_table(longer_table(timed, result["titles"], LONGER))
+    published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
-    console.print(
-        f"Figure and numbers: {printable(output)}   Next: sbmt inspect {output / 'fitted-seed0'}", highlight=False
-    )
+    say(f"Figure and numbers: {output}   Next: sbmt inspect {output / 'fitted-seed0'}")
 
 
 def study(
@@ -72,18 +65,24 @@ def study(
     An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
     uses all of torch's threads.
     """
-    chosen = choose("study", name, STUDIES)
+    chosen, folder = choose("study", name, STUDIES), output or Path("runs") / name
     check_targets(json, figure)
-    folder = output or Path("runs") / name
-    console = Console(markup=False)
-    result = summary(chosen, run_with_bar(console, chosen, folder, workers))
-    write_result(result, folder / "result.json", json)
-    print_table(console, study_table(result))
+    _, result = _run(chosen, folder, workers, json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
-    console.print(f"Runs and numbers: {printable(folder)}", highlight=False)
+    say(f"Runs and numbers: {folder}")
+
+
+def _run(
+    chosen: Study, folder: Path, workers: int, json: Path | None = None
+) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
+    """Runs a study, writes and prints its numbers."""
+    runs = run_with_bar(chosen, folder, workers)
+    result = summary(chosen, runs)
+    publish(result, [study_table(result)], folder / "result.json", json)
+    return runs, result
 
 
 def glue(
@@ -101,18 +100,14 @@ def glue(
     Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
-    check_sizes(seeds=seeds, workers=workers)
     check_targets(json, figure)
-    console = Console(markup=False)
-    options: dict[str, Any] = {"n_seeds": seeds, "is_reduced": reduced, "n_workers": workers}
-    options["run"] = partial(run_with_bar, console)
-    results = language.run_language_studies(trial or list(language.TRIALS), task or GLUE_TASKS, output, **options)
-    write_result(results, output / "result.json", json)
+    run = partial(run_with_bar, n_workers=workers)
+    names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
+    results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
     tables = language.mlm_table(results["mlm"]), language.glue_accuracy_table(results), language.glue_f1_table(results)
-    for table in tables:
-        print_table(console, table)
+    publish(results, tables, output / "result.json", json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 
         draw_glue(results, figure)
-    console.print(f"Runs and numbers: {printable(output)}", highlight=False)
+    say(f"Runs and numbers: {output}")

@@ -1,44 +1,50 @@
-"""What commands show on the terminal: tables, scores and live progress."""
+"""What commands show on the terminal: lines, tables, scores and live progress."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Printed
 
+from sbmt.errors import printable
 from sbmt.experiments.files import check_writable, write_json
 from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.run import Run, Step
 
 
-def print_table(console: Console, found: Table) -> None:
+def say(line: object) -> None:
+    """Prints a line; control characters, which names of files may hold, are escaped."""
+    typer.echo(printable(line))
+
+
+def print_table(found: Table) -> None:
     """Prints a table and its notes; a row that is too long for a terminal runs over its edge, unbroken."""
     table = Printed(title=found.title)
     for number, heading in enumerate(found.headings):
         table.add_column(heading, justify="right" if number else "left")
     for row in found.rows:
         table.add_row(*row)
-    needed = console.measure(table, options=console.options.update(width=1000)).maximum
-    console.width = max(console.width, needed)
+    console = Console(markup=False)
+    console.width = max(console.width, console.measure(table, options=console.options.update(width=1000)).maximum)
     console.print(table)
     for note in found.notes:
-        console.print(f"– {note}.", highlight=False)
+        say(f"– {note}.")
 
 
-def print_scores(console: Console, test: Any, about: dict[str, Any]) -> None:
+def print_scores(test: Any, about: dict[str, Any]) -> None:
     """Prints accuracy, loss, density and other metrics of a test; all else is in the run's ``result.json``."""
     n_test = f", {about['n_test']:,} examples" if "n_test" in about else ""
     numbers = f"Test{n_test}: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}"
     if "interval" in about:
         numbers += f"   95 % interval {about['interval'][0]:.3f} to {about['interval'][1]:.3f}"
-    if "chance" in about:
-        numbers += f"   chance {about['chance']:.3f}"
-    console.print(numbers)
+    say(numbers + (f"   chance {about['chance']:.3f}" if "chance" in about else ""))
     if test.metrics:
-        console.print("  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in test.metrics.items()))
+        say("  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in test.metrics.items()))
 
 
 def study_table(result: dict[str, Any]) -> Table:
@@ -62,22 +68,20 @@ def check_targets(json: Path | None = None, figure: Path | None = None) -> None:
     check_writable(json, figure)
 
 
-def write_result(result: Any, *paths: Path | None) -> None:
-    """Writes numbers as JSON to all paths that are named."""
+def publish(result: Any, tables: Iterable[Table], *paths: Path | None) -> None:
+    """Writes numbers as JSON to all paths that are named, and prints tables of them."""
     for path in filter(None, paths):
         write_json(path, result)
+    for table in tables:
+        print_table(table)
 
 
-def progress_bars(console: Console, last: str | None = None) -> Progress:
+def progress_bars(last: str | None = None, *, quiet: bool = False) -> Progress:
     """Bars to be shown while a ``with`` block runs; they end with a field of the task, or how many parts are done."""
-    return Progress(
-        TextColumn("{task.description:<25}", markup=False),
-        BarColumn(bar_width=12),
-        TaskProgressColumn(),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        TextColumn(f"{{task.fields[{last}]}}", markup=False) if last else MofNCompleteColumn(),
-        console=console,
-    )
+    end = TextColumn(f"{{task.fields[{last}]}}", markup=False) if last else MofNCompleteColumn()
+    time = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
+    title = TextColumn("{task.description:<25}", markup=False)
+    return Progress(title, BarColumn(bar_width=12), TaskProgressColumn(), time, end, disable=quiet)
 
 
 def numbers_of(step: Step) -> str:
@@ -86,11 +90,11 @@ def numbers_of(step: Step) -> str:
     return f"loss {step.loss:.2f} acc {step.accuracy:.3f} dens {step.density:.3f}{fit}"
 
 
-def run_with_bar(console: Console, study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
+def run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
     """Runs a study, or what is left of it; a bar counts the steps of all its runs."""
     steps = {(trial.name, seed): study.config.override(**trial.settings).steps for trial, seed in study.plan()}
     done = dict.fromkeys(steps, 0)
-    with progress_bars(console, "numbers") as progress:
+    with progress_bars("numbers") as progress:
         bar = progress.add_task(study.title, total=sum(steps.values()), numbers="")
 
         def report(name: str, seed: int, step: Step | int) -> None:

@@ -9,12 +9,10 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
-from rich.console import Console
 
-from sbmt.errors import SbmtError, choose, printable
-from sbmt.experiments.cli.terminal import numbers_of, print_scores, progress_bars
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.cli.terminal import numbers_of, print_scores, progress_bars, say
 from sbmt.experiments.data.glue import GLUE
-from sbmt.experiments.devices import usable_device
 from sbmt.experiments.training import generated, tasks
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
@@ -150,14 +148,10 @@ def _train(
     nodes: Annotated[int, typer.Option(help="machines")] = 1,
 ) -> None:
     """Trains, shows progress, and prints the test scores."""
-    if device != "auto":
-        usable_device(device)
-    folder = output or Path("runs") / config.task.replace("_", "-")
+    folder, quiet = output or Path("runs") / config.task.replace("_", "-"), not is_first_process()
     where: dict[str, Any] = {"accelerator": device, "devices": devices, "nodes": nodes}
-    where["strategy"] = "auto" if devices * nodes == 1 else "ddp"
-    console = Console(quiet=not is_first_process(), markup=False)
     try:
-        with progress_bars(console, "numbers") as progress:
+        with progress_bars("numbers", quiet=quiet) as progress:
             title = f"{config.attention} on {config.task.replace('_', ' ')}"
             bar = progress.add_task(title, total=config.steps, numbers="")
 
@@ -167,7 +161,8 @@ def _train(
             run = fit(config, folder, resume=resume, on_step=show, **where)
     except KeyboardInterrupt:
         if (folder / STATE).exists():
-            console.print(f"A checkpoint is kept every {config.checkpoint_every} steps: go on with --resume.")
+            say(f"A checkpoint is kept every {config.checkpoint_every} steps: go on with --resume.")
         raise
-    print_scores(console, run.test, run.about)
-    console.print(f"Run: {printable(folder)}", highlight=False)
+    if not quiet:
+        print_scores(run.test, run.about)
+        say(f"Run: {folder}")

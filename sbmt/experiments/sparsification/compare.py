@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,14 +12,12 @@ from torch import nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.files import check_may_write
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.sparsification.masks import CONTROLS
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate, inputs
-from sbmt.experiments.training.fit import has_kept
-from sbmt.experiments.training.run import Run, Scores, load_run, manifest
+from sbmt.experiments.training.run import Run, manifest
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
 from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_models, measure_masks, seen_heads
 
@@ -92,25 +89,6 @@ def fitted_config(run: Run, edges_per_query: float, **options: Any) -> TrainingC
     return replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
 
 
-def finished_run(
-    folder: Path, run: Run, edges_per_query: float, steps: int, fine_tune_steps: int = 0, **options: Any
-) -> Run | None:
-    """What :func:`fit_run` or :func:`tuned_run` made of a run with the same settings and saved in a folder.
-
-    None if the folder holds nothing, or a run whose writing was interrupted; SbmtError if another run or other files.
-    """
-    if not has_kept(folder):
-        check_may_write(folder, "config.json")
-        return None
-    if (folder / "result.json").exists():
-        found, config = load_run(folder), fitted_config(run, edges_per_query, **options)
-        if found.config == config and found.about.get("sparsified") == _sparsified(run, steps, fine_tune_steps):
-            mine, theirs = run.model.state_dict(), found.model.state_dict()
-            if fine_tune_steps or all(torch.equal(theirs[name], weight) for name, weight in mine.items()):
-                return found
-    raise SbmtError("a folder without a run", folder, "name another with --output")
-
-
 def _sparsified(run: Run, steps: int, fine_tune_steps: int = 0) -> dict[str, Any]:
     """What a result says of how its masks came about."""
     about = {"steps": steps, "accuracy": run.test.accuracy}
@@ -120,10 +98,8 @@ def _sparsified(run: Run, steps: int, fine_tune_steps: int = 0) -> dict[str, Any
 def tested(run: Run) -> Run:
     """The run with the scores of its model on its test examples."""
     found = evaluate(run, run.config.n_examples("test"))
-    densities = found.densities.double().mean(0).tolist()
-    test = Scores(found.loss, found.accuracy, found.density, found.expected_density, densities, found.metrics)
-    baselines = run.config.baselines(run.config.open_data(run.tokenizer), "test", test)
-    return replace(run, test=test, about=run.about | baselines)
+    baselines = run.config.baselines(run.config.open_data(run.tokenizer), "test", found)
+    return replace(run, test=found.scores, about=run.about | baselines)
 
 
 def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | None = None) -> nn.Module:

@@ -12,11 +12,10 @@ from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training import tasks as settings_of
-from sbmt.experiments.training.finished import TOKENIZER
-from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.run import TOKENIZER, Run
 from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
 
-_ALL = (
+_TRIALS = (
     Trial("full", "full attention", {"attention": "full"}),
     Trial("full-long", "full attention, thrice the steps", {"attention": "full"}),
     Trial("sbm", "SBM and window"),
@@ -26,7 +25,7 @@ _ALL = (
     Trial("linear", "linear attention", {"attention": "linear"}),
     Trial("nystromformer", "Nyströmformer", {"attention": "nystromformer"}),
 )
-TRIALS = {trial.name: trial for trial in _ALL}
+TRIALS = {trial.name: trial for trial in _TRIALS}
 TABLE_4 = {
     "full attention": (89.8, 84.7, 84.0, 85.0),
     "Reformer": (89.3, 84.4, 83.9, 84.0),
@@ -49,7 +48,8 @@ def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool 
     if "random-equal" in trials and "sbm" not in trials:
         raise SbmtError("the trial sbm, whose density random-equal takes", ", ".join(trials), "name sbm too")
     if "full-long" in trials:
-        trials["full-long"] = replace(_ALL[1], settings=_ALL[1].settings | {"steps": 3 * config.steps})
+        longer = trials["full-long"].settings | {"steps": 3 * config.steps}
+        trials["full-long"] = replace(trials["full-long"], settings=longer)
     return Study("mlm", "masked language model", config, tuple(trials.values()), 1)
 
 
@@ -83,12 +83,11 @@ def run_language_studies(
     *,
     n_seeds: int,
     is_reduced: bool,
-    n_workers: int = 1,
-    run: Callable[[Study, Path, int], list[tuple[str, Run]]] = run_study,
+    run: Callable[[Study, Path], list[tuple[str, Run]]] = run_study,
 ) -> Results:
     """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
 
-    ``run`` runs a study in a folder with ``n_workers`` processes. The result has the summaries of all studies by name.
+    ``run`` runs a study in a folder. The result has the summaries of all studies by name.
     """
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))
@@ -96,7 +95,7 @@ def run_language_studies(
     pretraining.config.open_data()  # reports missing data before the first run
     options: dict[str, Any] = {"n_seeds": n_seeds, "is_reduced": is_reduced}
     studies = [pretraining, *(fine_tuning_study(task, pretraining, folder / "mlm", **options) for task in tasks)]
-    return {study.name: summary(study, run(study, folder / study.name, n_workers)) for study in studies}
+    return {study.name: summary(study, run(study, folder / study.name)) for study in studies}
 
 
 def mlm_table(result: dict[str, Any]) -> Table:

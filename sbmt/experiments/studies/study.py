@@ -2,17 +2,16 @@
 
 import multiprocessing
 import os
-import queue
 import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing.queues import Queue
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
@@ -53,7 +52,7 @@ class Study:
     n_seeds: int
 
     def __post_init__(self) -> None:
-        counts = self._counts()
+        counts = {trial.name: self.n_seeds if trial.n_seeds is None else trial.n_seeds for trial in self.trials}
         if not counts or len(counts) < len(self.trials):
             names = [trial.name for trial in self.trials]
             raise SbmtError("at least one trial, and different names for all", names, "name what to train")
@@ -65,15 +64,10 @@ class Study:
                 expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
                 raise SbmtError(expected, own[trial.density_of], "run it on more")
 
-    def _counts(self) -> dict[str, int]:
-        """The number of seeds of every trial."""
-        return {trial.name: self.n_seeds if trial.n_seeds is None else trial.n_seeds for trial in self.trials}
-
     def plan(self) -> list[tuple[Trial, int]]:
         """All pairs of trial and seed, seed by seed."""
-        counts, first = self._counts(), self.config.seed
-        seeds = range(first, first + max(counts.values()))
-        return [(trial, seed) for seed in seeds for trial in self.trials if seed < first + counts[trial.name]]
+        pairs = [(t, seed) for t in self.trials for seed in range(self.n_seeds if t.n_seeds is None else t.n_seeds)]
+        return [(t, self.config.seed + seed) for t, seed in sorted(pairs, key=lambda pair: pair[1])]
 
 
 def run_study(
@@ -141,24 +135,19 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
         fit(config, folder, resume=resume, on_step=lambda step: report(name, seed, step))
 
 
-Job = tuple[str, int, TrainingConfig, Path]
-Reports: TypeAlias = "Queue[tuple[str, int, Step | int]]"
-_reports: "Reports | None" = None  # of a worker
+_reports: "SimpleQueue[tuple[str, int, Step | int]]"  # of a worker; whoever puts one in waits while there are too many
 
 
-def _in_processes(jobs: list[Job], n_workers: int, report: Report) -> None:
+def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: int, report: Report) -> None:
     context = multiprocessing.get_context("spawn")
-    reports: Reports = context.Queue()
+    reports = context.SimpleQueue()
     with ProcessPoolExecutor(min(n_workers, len(jobs)), context, _begin, (reports,)) as workers:
         try:
             running: set[Future[None]] = {workers.submit(_work, *job) for job in jobs}
             while running:
-                done, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-                try:
-                    while True:  # a worker whose reports are not taken never ends
-                        report(*reports.get(timeout=0.2))
-                except queue.Empty:
-                    pass
+                done, running = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
+                while not reports.empty():
+                    report(*reports.get())
                 for future in done:
                     future.result()
         except BaseException as error:
@@ -173,7 +162,7 @@ def _in_processes(jobs: list[Job], n_workers: int, report: Report) -> None:
                 remove_parts(folder)  # which killed workers leave
 
 
-def _begin(reports: Reports) -> None:
+def _begin(reports: Any) -> None:
     """Prepares a worker: one thread, and no Ctrl-C of its own, which a terminal sends to parent and workers alike."""
     global _reports
     _reports = reports
@@ -190,8 +179,4 @@ def _end_with_parent() -> None:
 
 
 def _work(name: str, seed: int, config: TrainingConfig, folder: Path) -> None:
-    def report(name: str, seed: int, step: Step | int) -> None:
-        if _reports and (isinstance(step, int) or step.number % 10 == 0 or step.number == config.steps):
-            _reports.put((name, seed, step))
-
-    _train_or_load(name, seed, config, folder, report)
+    _train_or_load(name, seed, config, folder, lambda *given: _reports.put(given))

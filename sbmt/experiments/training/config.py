@@ -30,8 +30,9 @@ UNSAVED = "option_defaults"
 MOST = 1 << 31  # steps, sizes and numbers of things are less
 MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
-
 Config = TypeVar("Config", bound="TrainingConfig")
+CONFIGS: dict[str, type["TrainingConfig"]] = {}
+"""The configuration of every task; a class that says its ``tasks`` is entered when it is defined."""
 
 
 def family_defaults(**values: Any) -> Any:
@@ -79,6 +80,9 @@ class TrainingConfig(ABC):
     best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides on the weights kept
     evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
     checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev where it is there
+
+    def __init_subclass__(cls) -> None:
+        CONFIGS.update(dict.fromkeys(vars(cls).get("tasks", ()), cls))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
@@ -158,14 +162,18 @@ class TrainingConfig(ABC):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """The model, with weights drawn from torch's global generator; see :func:`build_model`."""
 
+    @property
+    def least_weights(self) -> int:
+        """A number of weights that the network has at least, known before it is built."""
+        return self.n_layers * self.d_model * (self.d_model + self.d_hidden)
+
     def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
         names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
         names += ["attention", "dropout", "attention_dropout"]  # of which some tasks have none
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else max_length
-        least = self.d_model * (self.n_layers * (self.d_model + self.d_hidden) + (length or 0))
-        least += (vocab_size or 0) * self.d_model // arguments.get("n_ids", 1)
+        least = self.least_weights + self.d_model * ((length or 0) + (vocab_size or 0) // arguments.get("n_ids", 1))
         if 4 * least >= MOST_TENSORS:  # bytes; nobody means so many, and building them takes all memory
             raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", f"{4 * least:,}", "choose smaller sizes")
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
@@ -191,9 +199,10 @@ class TrainingConfig(ABC):
         """The likeliest labels."""
         return (logits.flatten() > 0).long() if logits.shape[-1] == 1 else logits.argmax(-1)
 
-    @abstractmethod
     def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """The optimiser of groups of parameters, with the largest learning rate where a group has none of its own."""
+        """AdamW on groups of parameters, with the largest learning rate where a group has none of its own."""
+        decay, eps = getattr(self, "weight_decay", 0.0), 1e-8 if self.is_generated else 1e-6
+        return torch.optim.AdamW(parameters, self.learning_rate, eps=eps, weight_decay=decay)
 
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
@@ -211,13 +220,19 @@ class TrainingConfig(ABC):
         groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in apart]}]
         return [*groups, {"params": list(apart.values()), "lr": rate, "betas": BETAS}] if apart else groups
 
-    @abstractmethod
     def learning_rate_share(self, step: int) -> float:
-        """The learning rate at a step (from 0) as a share of the largest."""
+        """The learning rate at a step (from 0) as a share of the largest.
 
-    @abstractmethod
+        It rises along a line over ``warmup_steps``, if the task has them, and falls along another over the last
+        ``cooldown`` steps, or from the warm-up on where the task leaves no choice.
+        """
+        warmup = getattr(self, "warmup_steps", 0)
+        cooldown = getattr(self, "cooldown", self.steps - warmup - 1)
+        return min(1.0, (step + 1) / (warmup + 1), (self.steps - step) / (cooldown + 1))
+
     def n_examples(self, split: str) -> int | None:
         """Examples of an evaluation on ``dev`` or on a split that is tested; None takes all."""
+        return getattr(self, "dev_examples" if split == "dev" else "test_examples", None)
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
         """Metrics beside loss and accuracy, each to be updated with ``(predictions, labels)``."""

@@ -1,9 +1,7 @@
 """What a run reads: feeds that make batches by number, and streams of them that divide among processes."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,125 +11,78 @@ from torch.utils.data import IterableDataset
 
 from sbmt.experiments.data import batches
 from sbmt.experiments.data.batches import Batch, Encoding, make_batch
-from sbmt.experiments.data.corpus import Blocks, make_masked_batch
+from sbmt.experiments.data.corpus import Blocks
 from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
 ExamplesOf = Callable[[int], Numbers | None]
 """The examples of batch 0, 1, …; None after the last."""
-Sample = Callable[[int, torch.Generator], Batch]
-"""Draws that many sequences. Drawn all at once or one after the other, they are the same."""
 
 INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
 """What results record of prepared examples."""
 
 
-class Feed(ABC):
-    """A split, from which batches are made by number. The orders given here suit prepared examples."""
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """A split, from which batches are made by number."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    n_examples: int
+    batch: Callable[[Numbers, slice, int], Batch]
+    """Makes a part of the batch that holds these examples; the batch's number decides what is drawn."""
+    lengths: Numbers | None = None  # of the examples, where those of similar length share a batch, for less padding
+    is_endless: bool = False  # whether there are as many examples as anybody asks for
 
-    @abstractmethod
-    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
-        """A part of batch ``number``, which holds these examples; the number decides what is drawn."""
+    def __len__(self) -> int:
+        return self.n_examples
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """The batches of training: permutations of all examples, one after the other."""
+        """The batches of training: permutations of all examples, one after the other; or always new examples."""
+        if self.is_endless:
+            return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
+        if self.lengths is not None:
+            return batches.batches_by_length(self.lengths, batch_size, seed)
         return lambda number: batches.training_examples(len(self), batch_size, seed, number)
 
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples`` in order, each exactly once; None means all."""
-        n = min(len(self), n_examples or len(self))
-        starts = range(0, n, batch_size)
+        n = n_examples or len(self)
+        starts = range(0, n := n if self.is_endless else min(n, len(self)), batch_size)
         return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n)) if i < len(starts) else None
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The same in whatever order is fastest."""
-        return self.in_order(batch_size, n_examples)
+        """The same, from short to long if those of similar length share a batch."""
+        if self.lengths is None:
+            return self.in_order(batch_size, n_examples)
+        return batches.once_by_length(self.lengths[:n_examples], batch_size)
 
 
-@dataclass(frozen=True, eq=False)
-class ExampleFeed(Feed):
-    """Labelled examples. Where those of similar length share a batch, there is less padding."""
-
-    split: Split
-    encoding: Encoding  # how symbols become tokens
-    is_by_length: bool = False
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-    @cached_property
-    def _lengths(self) -> Numbers:
-        return np.asarray(self.split.lengths[self.split.indices].sum(1))
-
-    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
-        """A part of a batch; nothing in it is drawn."""
-        return make_batch(self.split, examples[part], self.encoding)
-
-    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Permutations of all examples."""
-        if self.is_by_length:
-            return batches.batches_by_length(self._lengths, batch_size, seed)
-        return super().endless(batch_size, seed)
-
-    def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first ``n_examples``, from short to long if those of similar length share a batch."""
-        if self.is_by_length:
-            return batches.once_by_length(self._lengths[:n_examples], batch_size)
-        return super().once(batch_size, n_examples)
+def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False) -> Feed:
+    """Labelled examples; the encoding turns their symbols into tokens."""
+    lengths = np.asarray(split.lengths[split.indices].sum(1)) if is_by_length else None
+    return Feed(len(split), lambda examples, part, _: make_batch(split, examples[part], encoding), lengths)
 
 
-@dataclass(frozen=True, eq=False)
-class BlockFeed(Feed):
-    """Blocks of a corpus; the seed and a batch's number decide which tokens have to be guessed."""
+class Sequences:
+    """Makes batches of consecutive sequences from one generator, which skips to the first of a batch.
 
-    blocks: Blocks
-    tokenizer: Tokenizer
-    seed: int
+    ``sample`` draws that many sequences; drawn all at once or one after the other, they are the same.
+    """
 
-    def __len__(self) -> int:
-        return len(self.blocks)
+    def __init__(self, sample: Callable[[int, torch.Generator], Batch], seed: int) -> None:
+        self.sample, self.generator, self.next = sample, torch.Generator().manual_seed(seed), 0
 
-    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
-        """A part of a batch; tokens are selected and masked anew each time a block comes round."""
-        return make_masked_batch(self.blocks, examples, part, self.tokenizer, (self.seed, number))
-
-
-@dataclass(eq=False)
-class SequenceFeed(Feed):
-    """Generated sequences, drawn one after the other from one generator, which skips to the first of a batch."""
-
-    sample: Sample
-    seed: int  # of the generator
-    n_sequences: int  # of an evaluation that does not say how many
-
-    def __post_init__(self) -> None:
-        self._generator, self._next = torch.Generator().manual_seed(self.seed), 0
-
-    def __len__(self) -> int:
-        return self.n_sequences
-
-    def batch(self, examples: Numbers, part: slice, number: int) -> Batch:
-        """A part of a batch of consecutive sequences."""
+    def __call__(self, examples: Numbers, part: slice, number: int) -> Batch:
+        """A part of a batch."""
         here = examples[part]
-        if here[0] < self._next:
-            self.__post_init__()
-        while n_skipped := min(int(here[0]) - self._next, 64):
-            self.sample(n_skipped, self._generator)
-            self._next += n_skipped
-        self._next += len(here)
-        return self.sample(len(here), self._generator)
-
-    def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """New sequences for every batch; they depend on the feed's own seed."""
-        return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
-
-    def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first sequences in order, as many as are asked for."""
-        return Feed.in_order(replace(self, n_sequences=n_examples or self.n_sequences), batch_size, None)
+        if here[0] < self.next:
+            self.generator.manual_seed(self.generator.initial_seed())
+            self.next = 0
+        while n_skipped := min(int(here[0]) - self.next, 64):
+            self.sample(n_skipped, self.generator)
+            self.next += n_skipped
+        self.next += len(here)
+        return self.sample(len(here), self.generator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +92,7 @@ class TaskData:
     feeds: dict[str, Feed]  # train, dev where the task has it, test, and further splits that are tested
     info: dict[str, Any] = field(default_factory=dict)  # what results record of prepared examples
     labels: dict[str, Numbers] = field(default_factory=dict)  # by split, where the examples have one each
+    blocks: dict[str, Blocks] = field(default_factory=dict)  # by split, of a corpus
     tokenizer: Tokenizer | None = None  # of tasks on text in words
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # what test examples say besides their labels
 

@@ -1,7 +1,7 @@
-"""What a trained model answers to test examples, one by one."""
+"""What a model answers to examples, one by one, in training and afterwards."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,9 +14,10 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.glue import GLUE, GlueRows, encode_split
 from sbmt.experiments.data.prepared import divide
 from sbmt.experiments.data.source import Examples
+from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.generated import TEST_SEED
-from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.run import Run, Scores
 from sbmt.experiments.training.tasks import GlueConfig
 from sbmt.models import ModelOutput
 from sbmt.sparsification.fit import kept
@@ -34,9 +35,12 @@ class Evaluation:
     labels: Tensor  # (n_labels,)
     losses: Tensor  # (n_labels,), cross entropy in nats
     densities: Tensor  # (n_examples, layers, heads), share of pairs attended
-    expected_densities: Tensor  # of the same shape, mean edge probability
+    loss: float  # means over all labels
+    accuracy: float
+    density: float  # means over all examples, layers and heads
+    expected_density: float  # of edge probabilities
+    metrics: dict[str, float]  # F1 of several kinds on GLUE; the mean loss in other words, such as ``perplexity``
     extras: dict[str, NDArray[Any]]  # what the prepared examples say besides, such as how difficult each one is
-    metrics: dict[str, float]  # the mean loss in other words, such as ``perplexity``
 
     @property
     def n_examples(self) -> int:
@@ -44,24 +48,10 @@ class Evaluation:
         return len(self.densities)
 
     @property
-    def accuracy(self) -> float:
-        """Share of labels that are right."""
-        return float((self.predicted == self.labels).double().mean())
-
-    @property
-    def loss(self) -> float:
-        """Mean cross entropy."""
-        return float(self.losses.double().mean())
-
-    @property
-    def density(self) -> float:
-        """Mean over examples, layers and heads."""
-        return float(self.densities.double().mean())
-
-    @property
-    def expected_density(self) -> float:
-        """The same of edge probabilities."""
-        return float(self.expected_densities.double().mean())
+    def scores(self) -> Scores:
+        """The means, as results hold them."""
+        densities = self.densities.double().mean(0).tolist()
+        return Scores(self.loss, self.accuracy, self.density, self.expected_density, densities, self.metrics)
 
 
 @torch.no_grad()
@@ -83,16 +73,9 @@ def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, see
             raise SbmtError(f"examples with {what} {trained_on.get(name)}", data.info.get(name), do)
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
-    found: list[tuple[Tensor, ...]] = []
     first = 2 * TEST_SEED if config.is_generated else 0  # far from the seeds of sequences
-    for batch, logits, *densities in _answers(run.model, stream, first + seed, n_samples):
-        found.append((config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none"), *densities))
-    predicted, labels, losses, attended, expected = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
-    if not len(labels):  # a few blocks may have no token to be guessed
-        raise SbmtError("a label to be guessed among the examples", "none", "take more examples")
-    extras = {name: np.asarray(values[: len(attended)]) for name, values in data.extras.items()}
-    metrics = config.metrics_of(float(losses.double().mean()))
-    return Evaluation(predicted, labels, losses, attended, expected, extras, metrics)
+    found = joined(config, data.info, [mine for _, mine in _answers(run, stream, first + seed, n_samples)])
+    return replace(found, extras={name: np.asarray(x[: found.n_examples]) for name, x in data.extras.items()})
 
 
 @torch.no_grad()
@@ -107,8 +90,8 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
     feed = config.feed(tokenizer, encode_split(split, tokenizer, config.length)[0])
     order = feed.once(32, None)
     predicted = np.empty(len(documents), np.int64)
-    for batch, logits, *_ in _answers(run.model, BatchStream(feed, order), seed, n_samples):
-        predicted[order(batch.number)] = logits.argmax(-1).cpu().numpy()
+    for number, (answer, *_) in _answers(run, BatchStream(feed, order), seed, n_samples):
+        predicted[order(number)] = answer.numpy()
     return predicted
 
 
@@ -138,22 +121,38 @@ def call_model(model: nn.Module, batch: Batch, generator: torch.Generator) -> Mo
     return output
 
 
-def _answers(
-    model: nn.Module, batches: Iterable[Batch], seed: int, n_samples: int
-) -> Iterator[tuple[Batch, Tensor, Tensor, Tensor]]:
-    """Every batch with its logits, densities and expected densities: means over ``n_samples`` draws of the masks."""
+def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]) -> tuple[Tensor, ...]:
+    """Answers to a batch, in the order of :class:`Evaluation`: means over outputs with different masks."""
+    logits = torch.stack([output.values for output in outputs]).mean(0)
+    n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
+    found = [config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none")]
+    for name in ("density", "expected_density"):
+        # samples layers documents heads
+        drawn = torch.stack([torch.stack([getattr(a, name) for a in o.attention]) for o in outputs])
+        found.append(drawn.mean(0).transpose(0, 1).unflatten(0, (-1, n_documents)).mean(1))
+    return tuple(x.cpu() for x in found)
+
+
+def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
+    """The answers to all batches together; SbmtError if they hold no label."""
+    predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
+    if not len(labels):  # a few blocks may have no token to be guessed
+        raise SbmtError("a label to be guessed among the examples", "none", "take more examples")
+    means = (float(x.double().mean()) for x in (losses, predicted == labels, densities, expected))
+    loss, accuracy, density, expected_density = means
+    metrics = config.make_metrics(len(info.get("class_names", ())))
+    scores = {name: float(metric(predicted, labels)) for name, metric in metrics.items()}
+    scores |= config.metrics_of(loss)
+    return Evaluation(predicted, labels, losses, densities, loss, accuracy, density, expected_density, scores, {})
+
+
+def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
+    """Every batch's number, and the answers to it over ``n_samples`` draws of the masks."""
     generator = torch.Generator().manual_seed(seed)
-    device = next(model.parameters()).device
-    with kept(model.modules(), "training"):
-        model.eval()
-        for batch in batches:
+    device = next(run.model.parameters()).device
+    with kept(run.model.modules(), "training"):
+        run.model.eval()
+        for batch in stream:
             batch = batch.to(device)
-            outputs = [call_model(model, batch, generator) for _ in range(n_samples)]
-            logits = torch.stack([o.values for o in outputs]).mean(0)
-            n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
-            densities = []
-            for name in ("density", "expected_density"):
-                # samples layers documents heads
-                drawn = torch.stack([torch.stack([getattr(a, name) for a in o.attention]) for o in outputs])
-                densities.append(drawn.mean(0).transpose(0, 1).unflatten(0, (-1, n_documents)).mean(1))
-            yield batch, logits, densities[0], densities[1]
+            outputs = [call_model(run.model, batch, generator) for _ in range(n_samples)]
+            yield batch.number, answers(run.config, batch, outputs)

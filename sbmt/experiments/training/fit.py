@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.files import check_may_write, load_weights, read_tensors, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.run import BEST, STATE, Run, Step, describe, read_config
+from sbmt.experiments.training.run import BEST, STATE, Run, Step, best_row, read_config
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
@@ -37,7 +38,6 @@ def fit(
     accelerator: str = "auto",
     devices: int = 1,
     nodes: int = 1,
-    strategy: str = "auto",
 ) -> Run:
     """Trains a model, keeps the weights that do best on dev where the task has it, and tests them.
 
@@ -52,19 +52,18 @@ def fit(
         accelerator: ``cpu``, ``cuda`` or another name that Lightning knows; ``auto`` leaves the choice to the task.
         devices: Processes on this machine, each with its own device.
         nodes: Machines.
-        strategy: Lightning's: ``auto``, ``ddp``.
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # Lightning reads the same variables while it is imported
-    from sbmt.experiments.training.lightning_module import RunData, TrainingModule  # loading Lightning takes seconds
+    from sbmt.experiments.training.lightning_module import TrainingModule  # loading Lightning takes seconds
 
     data = config.open_data()
     if config.is_generated and accelerator == "auto":
         accelerator = "cpu"  # networks so small gain nothing from a GPU
-    where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes, "strategy": strategy}
+    where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
-        module, batches = TrainingModule(config, data.info, folder, on_step), RunData(config, data)
+        module = TrainingModule(config, data, folder, on_step)
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
@@ -76,17 +75,19 @@ def fit(
         start = time.perf_counter()
         if resume and not config.is_generated:  # damage is found now, not after training
             load_weights(module.model, read_tensors(folder / BEST), folder)
-        trainer.fit(module, datamodule=batches, ckpt_path=folder / STATE if resume else None)
+        trainer.fit(module, ckpt_path=folder / STATE if resume else None)
         seconds = time.perf_counter() - start
+        about: dict[str, Any] = ({"data": data.info} if data.info else {}) | module.about
         if not config.is_generated:
             load_weights(module.model, read_tensors(folder / BEST), folder)
-        tests = {}
-        for name in data.tests:
-            batches.tested = name
-            trainer.test(module, datamodule=batches, verbose=False)
-            tests[name] = module.scores
-        about = describe(config, data, module.rows, tests) | module.about
-        run = Run(config, module.model.cpu(), module.rows, tests["test"], about, seconds, data.tokenizer)
+            best = best_row(config, module.rows)
+            about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
+        for name in reversed(data.tests):  # the scores of the last one are the run's
+            module.tested = name
+            trainer.test(module, verbose=False)
+            baselines = config.baselines(data, name, module.scores)
+            about |= baselines if name == "test" else {name: asdict(module.scores) | baselines}
+        run = Run(config, module.model.cpu(), module.rows, module.scores, about, seconds, data.tokenizer)
         if trainer.is_global_zero:
             run.save(folder)
             for name in (STATE, BEST):
@@ -123,9 +124,9 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
             inference_mode=False,
             default_root_dir=folder,
         )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:  # the last of SLURM's variables
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
         got = str(error).strip().splitlines()[0]
-        raise SbmtError("devices that this machine has, and a strategy for them", got, "ask for others") from error
+        raise SbmtError("devices that this machine has", got, "ask for others") from error
     if trainer.precision != config.precision:  # Lightning has taken another one
         raise SbmtError(f"a device for precision {config.precision}", "a CPU", "take bf16-mixed, or a GPU")
     parts = config.accumulate * trainer.world_size

@@ -1,6 +1,5 @@
 """Tasks whose sequences are generated: repeated tokens and associative recall."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.data import SequenceFeed, TaskData
+from sbmt.experiments.training.data import Feed, Sequences, TaskData
 from sbmt.models import TokenTagger
 from sbmt.models.encoder import Positions
 from sbmt.registration import option
@@ -42,23 +41,11 @@ class GeneratedConfig(TrainingConfig):
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Sequences for training and for the test, from different generators."""
-        feeds = {
-            "train": SequenceFeed(self.sample, self.seed, self.batch_size * self.steps),
-            "test": SequenceFeed(self.sample, TEST_SEED + test_seed, self.test_sequences),
-        }
-        return TaskData(dict(feeds))
-
-    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """Adam."""
-        return torch.optim.Adam(parameters, self.learning_rate)
-
-    def learning_rate_share(self, step: int) -> float:
-        """1, then a line over the last ``cooldown`` steps towards 0."""
-        return min(1.0, (self.steps - step) / (self.cooldown + 1))
-
-    def n_examples(self, split: str) -> int | None:
-        """``test_sequences``."""
-        return self.test_sequences
+        train, test = Sequences(self.sample, self.seed), Sequences(self.sample, TEST_SEED + test_seed)
+        n_train = self.batch_size * self.steps
+        return TaskData(
+            {"train": Feed(n_train, train, None, True), "test": Feed(self.test_sequences, test, None, True)}
+        )
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,20 @@
-"""What Lightning trains: a model on a task, the table of its metrics, the batches that it reads, and checkpoints."""
+"""What Lightning trains: a model on the batches of a task, the table of its metrics, and checkpoints."""
 
 import io
 import zipfile
 from collections.abc import Callable
+from itertools import chain
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import LightningModule
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import Tensor
 from torch.utils.data import DataLoader
-from torchmetrics import MetricCollection
 
 from sbmt.block_model.fit import auxiliary_loss, density_penalty
 from sbmt.counter_rng import examples_from
@@ -23,7 +23,7 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.files import check_regular, write_bytes, write_tensors
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import BatchStream, ExamplesOf, TaskData
-from sbmt.experiments.training.evaluate import call_model
+from sbmt.experiments.training.evaluate import answers, call_model, joined
 from sbmt.experiments.training.generated import TEST_SEED
 from sbmt.experiments.training.run import BEST, Scores, Step, best_row, metrics_csv
 from sbmt.models import ModelOutput
@@ -33,7 +33,7 @@ _EVALUATION = 1 << 62  # no batch of a training has so large a number
 
 
 class TrainingModule(LightningModule):
-    """Loss, scores, optimiser and schedule of a run, as its configuration says, and its table of metrics.
+    """Batches, loss, scores, optimiser and schedule of a run, as its configuration says, and its table of metrics.
 
     Where masks and dropout come from (seed, number of the batch), processes that share a batch draw what one process
     would. A run that goes on from a checkpoint draws what it would have drawn without a stop. The table, kept with the
@@ -44,23 +44,20 @@ class TrainingModule(LightningModule):
     def __init__(
         self,
         config: TrainingConfig,
-        info: dict[str, Any],
+        data: TaskData,
         folder: Path | None = None,
         on_step: Callable[[Step], None] | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.n_documents, self.folder, self.on_step = config, info.get("n_documents", 1), folder, on_step
-        self.model = build_model(config, info)
+        self.config, self.data, self.folder, self.on_step = config, data, folder, on_step
+        self.model = build_model(config, data.info)
         self.about = config.start_from(self.model)  # what the result says of the weights that training starts from
-        self.origin = {"examples": info.get("sha256"), "tokenizer": info.get("tokenizer")}
+        self.origin = {"examples": data.info.get("sha256"), "tokenizer": data.info.get("tokenizer")}
         self.origin["pre-trained weights"] = self.about["pretrained"]["sha256"] if self.about else None
         self.masks = torch.Generator().manual_seed(config.seed + 1)
         self.test_masks = torch.Generator()
-        dtype = torch.float64 if config.is_generated else torch.float32
-        self.nothing = torch.zeros(5 + config.n_layers * config.n_heads, dtype=dtype)
-        self.total = self.nothing  # of an evaluation
-        metrics: Any = config.make_metrics(len(info.get("class_names", ())))
-        self.metrics = MetricCollection(metrics, compute_groups=False)
+        self.tested = "test"  # the split that the next test reads
+        self.answers: list[tuple[Tensor, ...]] = []  # to the batches of an evaluation
         self.latest: dict[str, Tensor] = {}  # of the last batch
         self.rows: list[dict[str, Any]] = []
         self.stretch: dict[str, Tensor] = {}  # sums over the batches since the last row, and their number
@@ -80,7 +77,7 @@ class TrainingModule(LightningModule):
         generator = self.mask_generator(batch.number)
         if self.training and not self.config.is_generated:  # dropout draws from the global generator
             torch.manual_seed(generator.initial_seed() + batch.first_example)
-        with examples_from(batch.first_example * self.n_documents):
+        with examples_from(batch.first_example * self.data.info.get("n_documents", 1)):
             try:
                 return call_model(self.model, batch, generator)
             except SbmtError as error:
@@ -100,7 +97,7 @@ class TrainingModule(LightningModule):
             raise self._diverged(loss.item())
         n_right = (self.config.predict(output.values) == batch.labels).float().sum()
         accuracy = n_right / max(1, len(batch.labels)) * batch.weight
-        densities = densities_of(output, torch.float32).mean(0).detach()
+        densities = torch.cat([a.density.float().mean(0) for a in output.attention]).detach()
         self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": densities}
         if weight := self.config.density_weight:
             loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
@@ -123,42 +120,28 @@ class TrainingModule(LightningModule):
             means = {name: self.trainer.strategy.reduce(x / n, reduce_op="mean") for name, x in self.stretch.items()}
             densities = means.pop("densities").double().cpu()
             loss, accuracy, *fits = (float(x) for x in means.values())
-            scores = self._scores(loss, accuracy, nan, densities, {"auxiliary_loss": fits[0]} if fits else {})
+            layers = densities.view(self.config.n_layers, self.config.n_heads).tolist()
+            metrics = ({"auxiliary_loss": fits[0]} if fits else {}) | self.config.metrics_of(loss)
+            scores = Scores(loss, accuracy, float(densities.mean()), nan, layers, metrics)
             self.rows.append({"step": step, "split": "train"} | scores.row())
             self.stretch = {}
 
-    def _scores(self, loss: float, accuracy: float, expected: float, densities: Tensor, metrics: Any) -> Scores:
-        layers = densities.view(self.config.n_layers, self.config.n_heads).tolist()
-        return Scores(loss, accuracy, float(densities.mean()), expected, layers, metrics | self.config.metrics_of(loss))
-
     def validation_step(self, batch: Batch, _: int) -> None:
-        """Counts a batch of dev or test in."""
-        output, dtype = self(batch), self.total.dtype
-        predicted, densities = self.config.predict(output.values), densities_of(output, dtype)
-        if len(batch.labels):
-            self.metrics.update(predicted, batch.labels)
-        n_labels, n_examples = (densities.new_tensor(n) for n in (len(batch.labels), len(densities)))
-        loss = self.config.loss(output.values, batch.labels).to(dtype) * n_labels
-        expected = torch.stack([a.expected_density.to(dtype).mean() for a in output.attention]).mean() * n_examples
-        n_right = (predicted == batch.labels).sum().to(dtype)
-        scores = torch.stack([loss, n_right, n_labels, expected, n_examples])
-        self.total = self.total.to(scores.device) + torch.cat([scores, densities.mean(0) * n_examples])
+        """Answers a batch of dev or test."""
+        self.answers.append(answers(self.config, batch, [self(batch)]))
 
     test_step = validation_step
 
     def on_test_epoch_end(self) -> None:
-        """Keeps how dev or test went."""
-        total = self.total.to(self.device)
+        """Keeps how dev or test went, from the answers of all processes."""
+        parts = [self.answers]
         if dist.is_initialized():
-            dist.all_reduce(total)
-        loss, n_right, n_labels, expected, n_examples = total[:5]
-        if not isfinite(loss):
-            raise self._diverged(float(loss))
-        metrics = {name: float(value) for name, value in self.metrics.compute().items()}
-        densities, accuracy = (total[5:] / n_examples).double().cpu(), float(n_right / n_labels)
-        self.scores = self._scores(float(loss / n_labels), accuracy, float(expected / n_examples), densities, metrics)
-        self.total = self.nothing
-        self.metrics.reset()
+            parts = parts * dist.get_world_size()
+            dist.all_gather_object(parts, self.answers)
+        self.answers = []
+        self.scores = joined(self.config, self.data.info, list(chain(*parts))).scores
+        if not isfinite(self.scores.loss):
+            raise self._diverged(self.scores.loss)
 
     def on_validation_epoch_end(self) -> None:
         """Adds a row for dev, and writes the table, and the weights if they are the best so far."""
@@ -188,37 +171,28 @@ class TrainingModule(LightningModule):
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.config.learning_rate_share(step))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-
-class RunData(LightningDataModule):
-    """The batches of a run, each divided among the processes of its trainer."""
-
-    def __init__(self, config: TrainingConfig, data: TaskData) -> None:
-        super().__init__()
-        self.config, self.data, self.tested = config, data, "test"
-        self.size = config.batch_size // config.accumulate
-
-    def examples_of(self, split: str) -> ExamplesOf:
-        """The batches of an evaluation; of generated sequences the same for every run."""
-        size = self.config.evaluation_batch if self.config.is_generated else self.size
-        return self.data.feeds[split].once(size, self.config.n_examples(split))
-
-    def _loader(self, split: str, examples_of: ExamplesOf, first: int = 0) -> DataLoader[Any]:
-        trainer = cast(Trainer, self.trainer)
-        part = {"rank": trainer.global_rank, "n_ranks": trainer.world_size, "first": first}
-        return DataLoader(BatchStream(self.data.feeds[split], examples_of, **part), batch_size=None)
-
     def train_dataloader(self) -> DataLoader[Any]:
-        """Training, from the first step that is not done."""
-        first = cast(Trainer, self.trainer).global_step * self.config.accumulate
-        return self._loader("train", self.data.feeds["train"].endless(self.size, self.config.seed), first)
+        """The batches of training, from the first step that is not done."""
+        accumulate, first = self.config.accumulate, self.global_step * self.config.accumulate
+        order = self.data.feeds["train"].endless(self.config.batch_size // accumulate, self.config.seed)
+        return self._loader("train", order, first)
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
-        """Dev, where there is one."""
-        return [self._loader("dev", self.examples_of("dev"))] if not self.config.is_generated else []
+        """The batches of dev, where there is one."""
+        return [] if self.config.is_generated else [self._evaluation("dev")]
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """The split ``tested``."""
-        return self._loader(self.tested, self.examples_of(self.tested))
+        """The batches of the split ``tested``; of generated sequences the same for every run."""
+        return self._evaluation(self.tested)
+
+    def _evaluation(self, split: str) -> DataLoader[Any]:
+        config = self.config
+        size = config.evaluation_batch if config.is_generated else config.batch_size // config.accumulate
+        return self._loader(split, self.data.feeds[split].once(size, config.n_examples(split)))
+
+    def _loader(self, split: str, examples_of: ExamplesOf, first: int = 0) -> DataLoader[Any]:
+        part = {"rank": self.trainer.global_rank, "n_ranks": self.trainer.world_size, "first": first}
+        return DataLoader(BatchStream(self.data.feeds[split], examples_of, **part), batch_size=None)
 
 
 class WholeFiles(TorchCheckpointIO):
@@ -244,8 +218,3 @@ class WholeFiles(TorchCheckpointIO):
         except Exception as error:  # of many kinds: the content is anybody's
             got = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise SbmtError(f"a whole checkpoint {path}", got, "remove its folder and train again") from error
-
-
-def densities_of(output: ModelOutput, dtype: torch.dtype) -> Tensor:
-    """Density of every example (rows) in every head of every layer (columns)."""
-    return torch.cat([a.density.to(dtype) for a in output.attention], 1)

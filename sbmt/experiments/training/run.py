@@ -19,11 +19,8 @@ import sbmt
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments import files
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.files import CHECKSUM, read_json, write_json
-from sbmt.experiments.training.config import TrainingConfig, build_model
-from sbmt.experiments.training.data import TaskData
-from sbmt.experiments.training.finished import TOKENIZER, check_size, read_result, tokenizer_of
-from sbmt.experiments.training.tasks import CONFIGS
+from sbmt.experiments.files import CHECKSUM, check_form, read_json, write_json
+from sbmt.experiments.training.config import CONFIGS, TrainingConfig, build_model
 
 POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
@@ -32,6 +29,14 @@ SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
 """The folder of a trained run that comes with the library: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
 """Likewise: fitted masks, on fresh values."""
+TOKENIZER = "tokenizer.json"
+_SCORES: dict[str, Any] = {name: float for name in ("loss", "accuracy", "density", "expected_density")}
+_SCORES |= {"densities": list[list[float]], "metrics?": dict[str, float]}
+_DATA = {"vocab_size": int, "first_id": int, "n_documents": int, "class_names": list[str], "tokenizer?": str}
+_RESULT = {"config": dict, "test": _SCORES, "n_parameters": int, "seconds": float, "manifest": dict}
+_RESULT |= {"metrics_sha256": str, CHECKSUM: str, "data?": _DATA, "n_test?": int, "chance?": float}
+_RESULT |= {"interval?": tuple[float, float]}
+"""What ``result.json`` holds; see :func:`~sbmt.experiments.files.check_form`."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Run:
     model: Any  # with the weights that did best on dev, or the last ones where there is no dev
     rows: list[dict[str, Any]]  # the table of metrics: means over stretches of training, every evaluation on dev
     test: Scores
-    about: dict[str, Any]  # what else the result says; see :func:`describe`
+    about: dict[str, Any]  # what else the result says: of the data, the best step, what to compare the scores with
     seconds: float  # wall-clock time of training, for orientation only
     tokenizer: Tokenizer | None = None  # of tasks on text in words
 
@@ -123,8 +128,10 @@ def load_run(folder: Path | str) -> Run:
     config = read_config(folder)
     if not (folder / "result.json").exists():
         raise SbmtError(f"a finished run in {folder}", "one that was interrupted", "go on with --resume")
-    about, table = read_result(folder), files.read_file(folder / "metrics.csv")
-    if not config.is_generated and "data" not in about:
+    about, table = read_json(folder / "result.json"), files.read_file(folder / "metrics.csv")
+    check_form(about, _RESULT, str(folder / "result.json"))
+    data = about.get("data", {})
+    if not config.is_generated and not data:
         raise SbmtError(f"what the run in {folder} was trained on", "nothing in result.json", do)
     if type(config).from_dict(about["config"]) != config:
         raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
@@ -135,16 +142,16 @@ def load_run(folder: Path | str) -> Run:
     for name in ("config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM):
         del about[name]
     kinds = {"split": str, "step": int}
-    try:
-        cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
-        rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
-    except (ValueError, TypeError, csv.Error) as error:
-        raise SbmtError(f"a table of numbers in {folder / 'metrics.csv'}", error, do) from error
-    check_size(config, folder)
+    cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
+    rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
     tensors = files.read_tensors(folder / "model.safetensors")
-    model = build_model(config, about.get("data"))
+    if config.least_weights > (n := sum(x.numel() for x in tensors.values())):  # told before the network is built
+        raise SbmtError(f"at least {config.least_weights:,} weights in {folder}, as its settings say", f"{n:,}", do)
+    model = build_model(config, data)
     files.load_weights(model, tensors, folder)
-    tokenizer = tokenizer_of(folder) if "tokenizer" in about.get("data", {}) else None
+    tokenizer = Tokenizer.load(folder / TOKENIZER) if "tokenizer" in data else None
+    if tokenizer and tokenizer.sha256 != data["tokenizer"]:
+        raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
     return Run(config, model, rows, test, about, seconds, tokenizer)
 
 
@@ -163,20 +170,6 @@ def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, An
     """The row of the evaluation on dev that did best; among equals, the first."""
     dev = [row for row in rows if row["split"] == "dev"]
     return min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
-
-
-def describe(
-    config: TrainingConfig, data: TaskData, rows: list[dict[str, Any]], tests: dict[str, Scores]
-) -> dict[str, Any]:
-    """What a result says besides its scores: data, best step, and what to compare the scores with."""
-    about: dict[str, Any] = {"data": data.info} if data.info else {}
-    if not config.is_generated:
-        best = best_row(config, rows)
-        about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
-    for name, scores in tests.items():
-        mine = config.baselines(data, name, scores)
-        about |= mine if name == "test" else {name: asdict(scores) | mine}
-    return about
 
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:

@@ -1,7 +1,6 @@
-"""Tasks on prepared examples: Long Range Arena, masked language models, GLUE. A table of all tasks closes the file."""
+"""Tasks on prepared examples: Long Range Arena, masked language models, GLUE."""
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp
 from pathlib import Path
@@ -14,16 +13,15 @@ from torch import nn
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.data.corpus import blocks_of
+from sbmt.experiments.data.corpus import Blocks, blocks_of, make_masked_batch
 from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.files import load_weights, read_json, read_tensors
+from sbmt.experiments.files import load_weights
 from sbmt.experiments.training.config import TrainingConfig, family_defaults
-from sbmt.experiments.training.data import INFO, BlockFeed, ExampleFeed, TaskData
-from sbmt.experiments.training.finished import TOKENIZER, check_size, read_result, tokenizer_of
-from sbmt.experiments.training.generated import RECALL, REPEATED_TOKENS, RecallConfig, RepeatedTokensConfig
+from sbmt.experiments.training.data import INFO, Feed, TaskData, example_feed
+from sbmt.experiments.training.run import TOKENIZER, Run, load_run
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
 from sbmt.registration import option
 
@@ -80,11 +78,11 @@ class PreparedConfig(TrainingConfig):
             raise SbmtError(f"examples of {self.task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
         return prepared
 
-    def labelled(self, prepared: Prepared, feeds: dict[str, ExampleFeed], **info: Any) -> TaskData:
+    def labelled(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
         """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
         known = {name: prepared.info[name] for name in INFO} | info | {"n_train": len(feeds["train"])}
         labels = {name: split.labels for name, split in prepared.splits.items()}
-        return TaskData(dict(feeds), known, labels, extras=prepared.splits["test"].extras)
+        return TaskData(feeds, known, labels, extras=prepared.splits["test"].extras)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """A 95 % interval, Wilson's over test examples, and chance: always answering training's commonest label."""
@@ -101,20 +99,6 @@ class PreparedConfig(TrainingConfig):
             answer = torch.full_like(truth, commonest)
             found["chance_metrics"] = {name: float(metric(answer, truth)) for name, metric in constant.items()}
         return found
-
-    def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """AdamW."""
-        return torch.optim.AdamW(parameters, self.learning_rate, eps=1e-6, weight_decay=self.weight_decay)
-
-    def learning_rate_share(self, step: int) -> float:
-        """A line up to 1 over ``warmup_steps``, then a line down to 0."""
-        if step < self.warmup_steps:
-            return (step + 1) / (self.warmup_steps + 1)
-        return (self.steps - step) / (self.steps - self.warmup_steps)
-
-    def n_examples(self, split: str) -> int | None:
-        """``dev_examples`` or ``test_examples``."""
-        return self.dev_examples if split == "dev" else self.test_examples
 
 
 # --- Long Range Arena ------------------------------------------------------------------------------------------------
@@ -157,7 +141,7 @@ class LongRangeConfig(PreparedConfig):
         """Examples whose symbols are tokens already."""
         prepared = self.open_prepared()
         encoding = self.encoding(prepared.info["first_id"])
-        return self.labelled(prepared, {name: ExampleFeed(split, encoding) for name, split in prepared.splits.items()})
+        return self.labelled(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
 
 
 _TABLE_7 = {  # length, batch size, learning rate, steps, warm-up, evaluation every so many steps
@@ -194,6 +178,7 @@ REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in
 GLUE_TASKS = tuple(GLUE)
 MLM = "mlm"
 _HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
+_DO = "leave out the options that change the network, or pre-train with them"
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
 EPOCHS = 5
 """Passes of fine-tuning over the examples in the paper's Table 7."""
@@ -237,13 +222,14 @@ class MlmConfig(LanguageConfig):
         """Blocks of the corpus; training hides other tokens each time, evaluations always hide the same ones."""
         prepared = self.open_prepared()
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
-        feeds = {}
-        for name, split in prepared.splits.items():
-            blocks = blocks_of(split, self.length, tokenizer)
-            feeds[name] = BlockFeed(blocks, tokenizer, self.seed if name == "train" else _HIDDEN)
+        blocks = {name: blocks_of(split, self.length, tokenizer) for name, split in prepared.splits.items()}
+        feeds = {
+            name: _block_feed(mine, tokenizer, self.seed if name == "train" else _HIDDEN)
+            for name, mine in blocks.items()
+        }
         info = {name: prepared.info[name] for name in INFO}
         info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
-        return TaskData(dict(feeds), info, tokenizer=tokenizer)
+        return TaskData(feeds, info, blocks=blocks, tokenizer=tokenizer)
 
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Perplexity, e to the loss."""
@@ -251,13 +237,20 @@ class MlmConfig(LanguageConfig):
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """How well the frequencies of tokens in training's text alone do on the test blocks."""
-        train, blocks = (data.feeds[split].blocks for split in ("train", name))  # type: ignore[attr-defined]
+        train, blocks = data.blocks["train"], data.blocks[name]
         n_test = min(len(blocks), self.test_examples or len(blocks))
         counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
         tokens = blocks.symbols[: n_test * (blocks.length - 2)]
         loss = float(-np.log(counts / counts.sum())[tokens].mean())
         alone = {"perplexity": exp(loss), "accuracy": float((tokens == counts.argmax()).mean())}
         return {"n_test": n_test, "frequencies": alone}
+
+
+def _block_feed(blocks: Blocks, tokenizer: Tokenizer, seed: int) -> Feed:
+    """Blocks of a corpus; the seed and a batch's number decide which tokens have to be guessed."""
+    return Feed(
+        len(blocks), lambda examples, part, number: make_masked_batch(blocks, examples, part, tokenizer, (seed, number))
+    )
 
 
 @dataclass(frozen=True)
@@ -287,42 +280,44 @@ class GlueConfig(LanguageConfig):
         """The encoder of the pre-training run, if one is named; of a longer position table its first rows."""
         if not self.pretrained:
             return {}
-        encoder, folder = model.get_submodule("encoder"), Path(self.pretrained)
-        path, positions = folder / "model.safetensors", "position_embedding.weight"
-        tensors = read_tensors(path)
-        state = {name.removeprefix("encoder."): x for name, x in tensors.items() if name.startswith("encoder.")}
+        run, folder, positions = self._open_pretrained(), Path(self.pretrained), "position_embedding.weight"
+        encoder, state = model.get_submodule("encoder"), run.model.get_submodule("encoder").state_dict()
         if positions in state and positions in encoder.state_dict():
             state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
         try:
             load_weights(encoder, state, folder)
         except SbmtError as error:
-            do = "leave out the options that change the network, or pre-train with them"
-            raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", do) from error
-        reached = read_result(folder)["test"]["metrics"].get("perplexity")
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": reached}}
+            raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", _DO) from error
+        sha256 = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+        perplexity = run.test.metrics.get("perplexity")
+        return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}}
+
+    def _open_pretrained(self) -> Run:
+        """The pre-training run; SbmtError, before the network is built, if it has fewer weights than the settings."""
+        run = load_run(self.pretrained)
+        if run.config.task != MLM:
+            raise SbmtError("the folder of a pre-training run", self.pretrained, "train one with: sbmt train mlm")
+        if self.least_weights > run.config.least_weights:
+            raise SbmtError(
+                f"the network of the run in {self.pretrained}", f"{self.least_weights:,} weights or more", _DO
+            )
+        return run
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Sentences as tokens of the pre-training run's tokeniser, or of the one that is named."""
         prepared = self.open_prepared()
-        tokenizer = tokenizer or self._find_tokenizer()
+        if tokenizer is None:
+            tokenizer = self._open_pretrained().tokenizer if self.pretrained else Tokenizer.load(Path(self.tokenizer))
+        assert tokenizer is not None  # every run on text has one
         encoded = {name: encode_split(split, tokenizer, self.length) for name, split in prepared.splits.items()}
         feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
         info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
         info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
         return replace(self.labelled(prepared, feeds, **info), tokenizer=tokenizer)
 
-    def feed(self, tokenizer: Tokenizer, split: Split) -> ExampleFeed:
+    def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
         """Encoded examples, those of similar length in one batch."""
-        return ExampleFeed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
-
-    def _find_tokenizer(self) -> Tokenizer:
-        folder = Path(self.pretrained)
-        if self.pretrained and read_json(folder / "config.json").get("task") != MLM:
-            raise SbmtError("the folder of a pre-training run", folder, "train one with: sbmt train mlm")
-        if self.pretrained:
-            check_size(self, folder)
-        return tokenizer_of(folder) if self.pretrained else Tokenizer.load(Path(self.tokenizer))
+        return example_feed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
         """F1 of several kinds."""
@@ -369,13 +364,3 @@ def reduced_settings(task: str) -> dict[str, Any]:
     subset = f"{task}-subset"
     data = subset if (prepared_folder() / subset).is_dir() else task
     return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}
-
-
-CONFIGS: dict[str, type[TrainingConfig]] = {
-    REPEATED_TOKENS: RepeatedTokensConfig,
-    RECALL: RecallConfig,
-    **dict.fromkeys(LONG_RANGE_TASKS, LongRangeConfig),
-    MLM: MlmConfig,
-    **dict.fromkeys(GLUE_TASKS, GlueConfig),
-}
-"""The configuration of every task."""

@@ -139,7 +139,7 @@ def test_glue_prints_table_4(succeed, tmp_path, monkeypatch):
         ("train glue --task qqp --from mlm", "sbmt data prepare qqp"),
         ("train glue --task sst2 --from mlm --d-model 16", "the network of the run in mlm"),
         ("glue --trial random-equal", "the trial sbm, whose density"),
-        ("glue --seeds 0", "seeds ≥ 1"),
+        ("glue --seeds 0", "at least one and at most 10,000 seeds"),
     ],
 )
 def test_mistakes_take_one_line(refused, tmp_path, command, words):

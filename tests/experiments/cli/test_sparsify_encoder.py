@@ -109,7 +109,7 @@ def test_bad_input(refused, encoder, text, tmp_path):
         (f"sparsify nowhere --text {text}", "config.json"),
         (f"sparsify broken --text {text}", "model.safetensors"),
         (f"sparsify decoder --text {text}", "not causal"),
-        (f"sparsify {encoder} --text {text} --fine-tune 3", "--fine-tune"),
+        (f"sparsify {encoder} --text {text} --fine-tune 3", "0 with --text"),
         (f"sparsify {encoder} --text {text} --examples 1", "at least 2 texts"),
         (f"sparsify {encoder} --text {text} --output few.txt", "new or empty folder"),
     ]:

@@ -12,7 +12,6 @@ from sbmt.experiments.sparsification.compare import (
     KINDS,
     compare,
     examples,
-    finished_run,
     fit_run,
     report,
     set_density,
@@ -80,29 +79,6 @@ def test_the_report_pairs_answers(full, sparse):
     for kind in found["levels"][0]:
         assert kind["lost"] == pytest.approx(answers.accuracy - kind["accuracy"])
         assert kind["lost_error"] >= 0 and len(kind["layers"]) == 2
-
-
-def test_a_finished_run_is_found_by_its_settings(full, sparse, tmp_path):
-    folder = tmp_path / "run"
-    assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
-    sparse.save(folder)
-    found = finished_run(folder, full, 4.0, 3, **OPTIONS)
-    assert found.config == sparse.config and found.test == sparse.test
-    other = copy.deepcopy(full.model)
-    with torch.no_grad():
-        next(other.parameters()).add_(1.0)
-    for arguments, options in (
-        ((full, 5.0, 3), OPTIONS),
-        ((full, 4.0, 3), {"n_clusters": 64}),
-        ((replace(full, model=other), 4.0, 3), OPTIONS),
-    ):
-        with pytest.raises(SbmtError, match="a folder without a run"):
-            finished_run(folder, *arguments, **options)
-    (folder / "result.json").unlink()  # as a full disk leaves it
-    assert finished_run(folder, full, 4.0, 3, **OPTIONS) is None
-    (folder / "config.json").rename(folder / "mine.json")
-    with pytest.raises(SbmtError, match="files of others"):
-        finished_run(folder, full, 4.0, 3, **OPTIONS)
 
 
 @pytest.mark.bad_input

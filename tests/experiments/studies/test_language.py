@@ -71,8 +71,8 @@ def small(monkeypatch, tiny_mlm):
 def test_studies_run_and_are_then_loaded(tmp_path, small):
     reports = []
 
-    def run(study, folder, n_workers):
-        return run_study(study, folder, n_workers, lambda *given: reports.append(given))
+    def run(study, folder):
+        return run_study(study, folder, 1, lambda *given: reports.append(given))
 
     asked = dict(n_seeds=1, is_reduced=True, run=run)
     results = run_language_studies(["sbm", "random-equal"], ["sst2"], tmp_path, **asked)

@@ -10,7 +10,7 @@ from pathlib import Path
 CODE = """if __name__ == "__main__":
     import sys
     from pathlib import Path
-    from sbmt.experiments.training.tasks import RepeatedTokensConfig
+    from sbmt.experiments.training import RepeatedTokensConfig
     from sbmt.experiments.studies.study import Study, Trial, run_study
     config = RepeatedTokensConfig(attention="full", length=8, batch_size=2, d_model=4, d_hidden=4, steps=10**6)
     study = Study("endless", "endless", config, (Trial("a", "a"),), 1)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sbmt.experiments.studies.named import STUDIES
-from sbmt.experiments.training.tasks import RepeatedTokensConfig
+from sbmt.experiments.training import RepeatedTokensConfig
 
 TINY = RepeatedTokensConfig(
     length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, options={"n_clusters": 4}, test_sequences=16

@@ -6,7 +6,7 @@ import torch
 
 from sbmt.experiments.data.batches import Encoding, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.data import BatchStream, BlockFeed, ExampleFeed
+from sbmt.experiments.training.data import BatchStream, example_feed
 
 ENCODING = Encoding(1, 20)
 
@@ -18,7 +18,7 @@ def split(toy_cache):
 
 @pytest.fixture
 def feed(split):
-    return ExampleFeed(split, ENCODING)
+    return example_feed(split, ENCODING)
 
 
 def take(stream, n):
@@ -71,7 +71,6 @@ def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
 @pytest.mark.parametrize("task", ["mlm", "sst2"])
 def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glue, task):
     feed = (tiny_mlm() if task == "mlm" else tiny_glue()).open_data().feeds["train"]
-    assert isinstance(feed, BlockFeed if task == "mlm" else ExampleFeed)
     examples_of, n = feed.endless(4, 3), len(feed)
     every = np.concatenate([examples_of(number) for number in range(64 * n // 4)])  # 64 passes, in whole pools
     assert np.bincount(every, minlength=n).tolist() == [64] * n

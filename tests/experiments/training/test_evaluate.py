@@ -11,7 +11,7 @@ from sbmt import SbmtError
 from sbmt.experiments.data.glue import GlueRows
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.data import BatchStream, ExampleFeed
+from sbmt.experiments.training.data import BatchStream, example_feed
 from sbmt.experiments.training.evaluate import evaluate, predict_labels
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import Run, Scores
@@ -40,7 +40,7 @@ def test_numbers_are_those_of_single_examples(train, task):
     run = train(task)
     found = evaluate(run, n_samples=2, seed=4)
     prepared = run.config.open_prepared()
-    feed = ExampleFeed(prepared.splits["test"], run.config.encoding(1))
+    feed = example_feed(prepared.splits["test"], run.config.encoding(1))
     (batch,) = BatchStream(feed, feed.in_order(16, None))
     generator = torch.Generator().manual_seed(4)
     run.model.eval()

@@ -9,7 +9,7 @@ from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.recall import sample_recall
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, build_model, evaluate, fit, load_run
-from sbmt.experiments.training.data import BatchStream, SequenceFeed
+from sbmt.experiments.training.data import BatchStream, Feed, Sequences
 
 NETWORK = dict(batch_size=4, d_model=8, d_hidden=8, test_sequences=16, options={"n_clusters": 4})
 TINY = RepeatedTokensConfig(length=8, steps=12, **NETWORK)
@@ -20,12 +20,12 @@ def test_sequences_come_in_order_from_one_generator():
     """Whatever the batches are, wherever they begin, and however many processes share them."""
     tokens, labels = sample_repeated_tokens(24, 8, generator=torch.Generator().manual_seed(5))
     for size, first in ((4, 0), (4, 3), (6, 1), (1, 20)):
-        feed = SequenceFeed(TINY.sample, 5, 24)
+        feed = Feed(24, Sequences(TINY.sample, 5), is_endless=True)
         batch = next(iter(BatchStream(feed, feed.endless(size, 0), first=first)))
         assert torch.equal(batch.tokens, tokens[size * first : size * (first + 1)])
         assert torch.equal(batch.labels, labels[size * first : size * (first + 1)].flatten().long())
     for rank in (0, 1):
-        feed = SequenceFeed(TINY.sample, 5, 24)
+        feed = Feed(24, Sequences(TINY.sample, 5), is_endless=True)
         parts = list(BatchStream(feed, feed.once(10, None), rank=rank, n_ranks=2))
         assert torch.equal(parts[2].tokens, tokens[20 + 2 * rank : 22 + 2 * rank]) and len(parts) == 3
 

@@ -78,7 +78,7 @@ def test_scores_are_those_of_single_predictions(tiny_glue, task):
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("result.json", None, "result.json"),
+        ("result.json", None, "a finished run in"),
         ("model.safetensors", None, "model.safetensors"),
         ("config.json", json.dumps({"task": "sst2"}), "a pre-training run"),
         (

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.data import BatchStream, ExampleFeed
+from sbmt.experiments.training.data import BatchStream, TaskData, example_feed
 from sbmt.experiments.training.lightning_module import TrainingModule
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
@@ -23,7 +23,7 @@ def make(toy_cache, tiny):
     def build(task="listops", examples=range(8), number=3, **changes):
         config = tiny(task, **QUIET | changes)
         prepared = open_prepared(toy_cache / config.data_name)
-        module = TrainingModule(config, prepared.info)
+        module = TrainingModule(config, TaskData({}, prepared.info))
         batch = make_batch(prepared.splits["train"], np.array(examples), config.encoding(prepared.info["first_id"]))
         return module, replace(batch, number=number)
 
@@ -84,7 +84,7 @@ def test_processes_that_share_a_batch_draw_what_one_draws(make, task, cut, is_tr
 def test_scores_are_means_over_examples(make, toy_cache, task, attention):
     """13 examples in batches of 8 and 5, twice; by hand plain means over examples, or over 26 documents."""
     module, _ = make(task, attention=attention)
-    feed = ExampleFeed(open_prepared(toy_cache / module.config.data_name).splits["test"], module.config.encoding(1))
+    feed = example_feed(open_prepared(toy_cache / module.config.data_name).splits["test"], module.config.encoding(1))
     batches = list(BatchStream(feed, feed.in_order(8, None)))
     module.eval()
     scores = []

@@ -69,21 +69,17 @@ def test_behind_means_a_larger_loss():
 SELECTED = torch.tensor([[1, 0, 0, 1], [0, 1, 0, 0], [1, 1, 1, 0]]).bool()
 
 
-class _Feed(Feed):
-    def __len__(self):
-        return len(SELECTED)
-
-    def batch(self, examples, part, number):
-        here = SELECTED[examples[part]]
-        tokens = torch.zeros(here.shape).long()
-        return Batch(tokens, torch.ones_like(here), tokens[here], selected=here)
+def make_batch(examples, part, number):
+    here = SELECTED[examples[part]]
+    tokens = torch.zeros(here.shape).long()
+    return Batch(tokens, torch.ones_like(here), tokens[here], selected=here)
 
 
 def test_a_block_counts_once_however_many_of_its_tokens_are_hidden(monkeypatch):
     losses = torch.tensor([1.0, 3.0, 5.0, 2.0, 2.0, 8.0])
     drawn = {seed: SimpleNamespace(losses=losses + 0.5 * seed) for seed in range(4)}
     monkeypatch.setattr(paired_blocks, "evaluate", lambda run, n_examples, seed: drawn[seed])
-    data = SimpleNamespace(feeds={"test": _Feed()})
+    data = SimpleNamespace(feeds={"test": Feed(len(SELECTED), make_batch)})
     config = SimpleNamespace(evaluation_batch=2, n_examples=lambda split: None, open_data=lambda tokenizer: data)
     found = paired_blocks.loss_by_block(SimpleNamespace(config=config, tokenizer=None))
     np.testing.assert_allclose(found, [2.75, 5.75, 4.75])  # three quarters of a nat is the mean over draws

@@ -5,9 +5,9 @@ Samplers return an :class:`EdgeList`, and attention follows it. It needs only th
 """
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -66,9 +66,8 @@ class EdgeList(TokenPairs):
         check_shape(self.shape)
         check_causal(self.shape, self.causal)
         self._check_parts()
-        batch, _, n_queries, n_keys = self.shape
-        for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
-            object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n, self.keys.device))
+        for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, self.keys.device))
         if self.check:
             self._check_every_edge()
 
@@ -124,8 +123,7 @@ class EdgeList(TokenPairs):
         """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
         check_shape(shape)
         if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
-            do = "number them as EdgeList.cells does"
-            raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), do)
+            raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), "number them as cells() does")
         if cells.numel() and int(cells[0]) < 0:
             raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
         row_ptr = torch.searchsorted(cells, shape[3] * torch.arange(prod(shape[:3]) + 1, device=cells.device))
@@ -152,9 +150,8 @@ class EdgeList(TokenPairs):
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
             raise SbmtError(expected, describe(mask), "convert it with .bool()")
         batch, heads, n_queries, n_keys = mask.shape
-        shape = (batch, heads, n_queries, n_keys)
-        edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask, causal)
-        return replace(edges, check=True) if causal or any(m is not None for m in (query_mask, key_mask)) else edges
+        rest = (batch, heads, n_queries, n_keys), query_mask, key_mask, causal
+        return replace(EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), *rest), check=True)
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -236,22 +233,17 @@ class EdgeList(TokenPairs):
         """
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
-        if self.shape != other.shape:
-            raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
-        for name in ("query_mask", "key_mask", "causal"):
+        for name in ("shape", "query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine is theirs
+            is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same one")
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "unite masks of the same tokens")
         return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
         """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
 
         FlexAttention reads whole blocks of pairs and skips those without an edge; edges of sampled masks lie scattered.
-
-        Raises:
-            SbmtError: If the block size is below 1.
         """
         from torch.nn.attention.flex_attention import create_block_mask
 
@@ -299,9 +291,9 @@ class EdgeList(TokenPairs):
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
-        names = ("row_ptr", "keys", "query_mask", "key_mask", "multiplicity")
-        parts = {name: getattr(self, name) for name in names}
-        return replace(self, **{name: part.to(device) for name, part in parts.items() if part is not None}, check=False)
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        moved: dict[str, Any] = {name: x.to(device) for name, x in parts.items() if isinstance(x, Tensor)}
+        return replace(self, **moved, check=False)
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges}{', causal' * self.causal})"

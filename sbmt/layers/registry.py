@@ -58,14 +58,10 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
     if it needs that. Other numbers, names and bools with a default are options of the command line, such as
-    ``--n-hops`` for ``n_hops=2``.
-
-    Args:
-        name: Letters, digits and underscores, and not one of the library's own. Yours may be registered again.
-        attention: The class; see :func:`sbmt.testing.check_attention`.
+    ``--n-hops`` for ``n_hops=2``. A name of yours may be registered again.
 
     Raises:
-        SbmtError: If the name is taken or no identifier, or the class no ``nn.Module``.
+        SbmtError: If the name is the library's or no identifier, or the class no ``nn.Module``.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")

@@ -22,15 +22,10 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """An encoder and what reads its token vectors: checks the encoder and sizes.
-
-    Args:
-        encoder: What encodes the tokens.
-        has_single_ids: Whether each token must be a single id.
-        **sizes: Integers of at least 1.
+    """An encoder and what reads its token vectors.
 
     Raises:
-        SbmtError: If the encoder is none, reads other tokens, or a size is out of range.
+        SbmtError: If the encoder is none, tokens are not single ids although ``has_single_ids``, or a size is below 1.
     """
 
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
@@ -52,9 +47,13 @@ class SequenceClassifier(Head):
             that the paper uses.
     """
 
+    n_means = 1  # that the head reads
+
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
-        self.is_padded_mean, self.head = is_padded_mean, _mlp(encoder.d_model, d_hidden, n_labels)
+        self.is_padded_mean = is_padded_mean
+        wide, narrow = nn.Linear(self.n_means * encoder.d_model, d_hidden), nn.Linear(d_hidden, n_labels)
+        self.head = nn.Sequential(wide, nn.ReLU(), narrow)
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n_labels)``."""
@@ -85,20 +84,15 @@ class SentenceClassifier(Head):
         return ModelOutput(self.head(mean_of_real(encoded.values, mask)), encoded.attention)
 
 
-class DualEncoder(Head):
+class DualEncoder(SequenceClassifier):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
-    The MLP reads $[x, y, x \odot y, x - y]$ and has one hidden layer.
-
-    Args:
-        is_padded_mean: See :class:`SequenceClassifier`.
+    The MLP reads $[x, y, x \odot y, x - y]$. Args are those of :class:`SequenceClassifier`.
 
     Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
     """
 
-    def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
-        super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
-        self.is_padded_mean, self.head = is_padded_mean, _mlp(4 * encoder.d_model, d_hidden, n_labels)
+    n_means = 4
 
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
@@ -118,11 +112,7 @@ class DualEncoder(Head):
 
 
 class TokenTagger(Head):
-    """Encoder and one linear layer.
-
-    Args:
-        n_labels: Number of logits per token.
-    """
+    """Encoder and one linear layer. Args: the encoder, and the number of logits per token."""
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__(encoder, n_labels=n_labels)
@@ -145,9 +135,6 @@ class MaskedLM(Head):
 
     Args:
         encoder: Of tokens with one id each.
-
-    Raises:
-        SbmtError: If a token of the encoder is not one id.
 
     Paper: section 5.3, whose pipeline ties the output layer to the embedding too.
     """
@@ -216,7 +203,7 @@ class CausalLM(Head):
         top_k: int | None = None,
         generator: Generator | None = None,
     ) -> Int[Tensor, "batch n_all"]:
-        """Continues sequences token by token, each drawn from the softmax of its logits.
+        """Continues sequences token by token, each drawn from the softmax of its logits; returns them from their start.
 
         Args:
             tokens: The beginnings, all of one length.
@@ -224,9 +211,6 @@ class CausalLM(Head):
             temperature: Divides the logits; 0 takes the most likely token.
             top_k: Leaves all but so many of the most likely tokens out.
             generator: Source of the masks' seeds and of the tokens.
-
-        Returns:
-            The beginnings and what follows them.
 
         Masks are those of eval mode. Cost of a token, beyond the layers': that of
         :func:`~sbmt.layers.decoding.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
@@ -243,8 +227,8 @@ class CausalLM(Head):
         try:
             for _ in range(n_new):
                 logits = self(new, caches=caches, generator=generator).values[:, -1].float()
-                if top_k is not None and top_k < logits.shape[-1]:
-                    least = logits.topk(top_k).values[:, -1:]
+                if top_k is not None:
+                    least = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                     logits = logits.masked_fill(logits < least, -torch.inf)
                 if temperature == 0:
                     new = logits.argmax(-1, keepdim=True)
@@ -254,10 +238,6 @@ class CausalLM(Head):
         finally:
             self.train(was_training)
         return tokens
-
-
-def _mlp(d_input: int, d_hidden: int, n_labels: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(d_input, d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels))
 
 
 def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:

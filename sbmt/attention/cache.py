@@ -24,11 +24,7 @@ class Cache:
         self.kept: Any = None  # the drawing loop's own memory
 
     def append(self, *new: Tensor) -> list[Tensor]:
-        """Adds tensors ``(batch, heads, n, …)``; returns all so far with room for more at the end of the third axis.
-
-        Raises:
-            SbmtError: If batch, heads or widths differ from those before.
-        """
+        """Adds tensors ``(batch, heads, n, …)``; returns all so far with room for more at the end of the third axis."""
         n = new[0].shape[2]
         before, now = ([(*x.shape[:2], *x.shape[3:]) for x in some] for some in (self._room, new))
         if self._room and before != now:

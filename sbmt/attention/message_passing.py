@@ -24,14 +24,9 @@ class EdgeAttention(MessagePassing):
     neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`.
 
     Args:
-        gate_rule: What the gate multiplies.
+        gate_rule: What the gate multiplies, ``"score"`` or ``"weight"``.
 
-    Raises:
-        SbmtError: If the gate rule is neither ``"score"`` nor ``"weight"``.
-
-    Cost: O(edges · d) time and memory: messages are materialised.
-
-    Paper: equations 3, 4 and 9.
+    Cost: O(edges · d) time and memory: messages are materialised. Paper: equations 3, 4 and 9.
 
     Example:
         >>> import torch
@@ -64,10 +59,6 @@ class EdgeAttention(MessagePassing):
         ``gate`` holds a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
         as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds a term to each target's
         denominator, its exponential. With ``return_weights`` the weights after the softmax are returned too.
-
-        Raises:
-            SbmtError: On tensors whose types or shapes do not fit, edges between nodes that are not there, or a gate
-                that is not positive.
         """
         terms = EdgeTerms(gate, self.gate_rule, bias, sink, weight_scale)
         check_graph(query, key, value, edge_index)

@@ -24,7 +24,7 @@ LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clust
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # formed at a time where all pairs are visited, or rows are gathered along edges
+_NUMBERS_AT_ONCE = 1 << 24  # gathered at a time along edges
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -270,13 +270,13 @@ class BlockModel(TokenPairs):
 
         Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
         $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
-        other links, and for block matrices whose rates are clamped, there is no closed form: all pairs are visited, in
-        O(n² k) time, and where gradients are off in pieces of bounded memory.
+        other links, and for block matrices whose rates are clamped, there is no closed form: it is the mean of
+        :meth:`expected_mask`.
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
         added = exploration if self.link == "bilinear" else 0.0  # to the mean, instead of to each rate
-        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(exploration - added)
+        total = self.sum_of_rates() if self.has_closed_density else self.expected_mask(exploration - added).sum((2, 3))
         mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
 
@@ -291,15 +291,6 @@ class BlockModel(TokenPairs):
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
             return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
-
-    def _sum_of_probabilities(self, exploration: float) -> Tensor:
-        query, key = self.rate_factors(exploration)
-        n_rows, parts = max(1, _NUMBERS_AT_ONCE // key[..., 0].numel()), []
-        for first, part in zip(range(0, self.shape[2], n_rows), query.split(n_rows, 2), strict=True):
-            with full_precision(part):
-                found = probability(self.link, part @ key.mT)
-            parts.append((found.tril(first + self.offset) if self.causal else found).sum((-2, -1)))
-        return torch.stack(parts).sum(0)
 
     def __repr__(self) -> str:
         causal = ", causal=True" * self.causal

@@ -224,12 +224,9 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """Edges of either; multiplicities are dropped.
+        """Edges of either; multiplicities are dropped. SbmtError if shapes or masks differ.
 
         Cost: O(n + edges · log(edges)).
-
-        Raises:
-            SbmtError: If shapes or masks differ.
         """
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
@@ -263,10 +260,7 @@ class EdgeList(TokenPairs):
     def with_window(self, window: int) -> "EdgeList":
         """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens; with j ≤ i if causal.
 
-        Cost: O(edges + n · window) per graph.
-
-        Raises:
-            SbmtError: If ``window`` is negative, or queries and keys differ in number.
+        Cost: O(edges + n · window) per graph. SbmtError if queries and keys differ in number.
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)

@@ -29,8 +29,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        do = "compare the ids with the padding id"
-        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), do)
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with the padding's")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:

@@ -50,11 +50,7 @@ class StaticSBMAttention(SBMAttention):
     def block_model(
         self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> BlockModel:
-        """The block model of this many positions, for each example; only the shapes of the tensors matter.
-
-        Raises:
-            SbmtError: If there are more than ``n_positions`` tokens.
-        """
+        """The block model of this many positions, for each example; only the shapes of the tensors matter."""
         self._check_tokens(query, key)
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:

@@ -87,7 +87,10 @@ class SentenceClassifier(Head):
 class DualEncoder(SequenceClassifier):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
-    The MLP reads $[x, y, x \odot y, x - y]$. Args are those of :class:`SequenceClassifier`.
+    The MLP reads $[x, y, x \odot y, x - y]$.
+
+    Args:
+        encoder: It and the others are those of :class:`SequenceClassifier`.
 
     Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
     """
@@ -97,11 +100,7 @@ class DualEncoder(SequenceClassifier):
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
     ) -> ModelOutput:
-        """Logits ``(batch, n_labels)``, and the attention of all 2 · batch documents, a pair's two next to each other.
-
-        Raises:
-            SbmtError: If the documents do not come in pairs.
-        """
+        """Logits ``(batch, n_labels)``, and the attention of 2 · batch documents, pair by pair."""
         for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
                 raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
@@ -150,9 +149,6 @@ class MaskedLM(Head):
         """Logits ``(batch, n, vocab_size)``.
 
         With ``selected``, bool ``(batch, n)``, only where it is True: ``(n_selected, vocab_size)``, row by row.
-
-        Raises:
-            SbmtError: If ``selected`` does not fit the tokens, or selects padding.
         """
         encoded = self.encoder(tokens, mask, **options)
         hidden = self.head(_select(encoded.values, selected, mask))
@@ -244,10 +240,8 @@ def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
     """The selected tokens, ``(n_selected, d_model)``, or all of them, ``(batch, n, d_model)``."""
     if selected is None:
         return x
-    shape, device = x.shape[:2], x.device
-    is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
-    if not is_bool or selected.shape != shape or selected.device != device:
-        raise SbmtError(f"selected must be a bool tensor {tuple(shape)} on {device}, got {describe(selected)}")
+    if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != x.shape[:2]:
+        raise SbmtError(f"selected must be a bool tensor {tuple(x.shape[:2])}, got {describe(selected)}")
     if mask is not None and (n_padding := int((selected & ~mask).sum())):
         raise SbmtError(f"selected must leave padding out, but {n_padding} selected tokens are padding")
     return x[selected]

@@ -5,7 +5,7 @@ from the same law in time that follows the number of edges.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -13,7 +13,7 @@ from sbmt.block_model.model import BlockModel, Link, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.graph.edges import EdgeList
-from sbmt.registration import add_to, check_takes
+from sbmt.registration import add_to
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
@@ -21,16 +21,10 @@ from sbmt.samplers.fastrg import sample_fastrg
 Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
-@dataclass(frozen=True)
-class Sampler:
-    """A function that draws edges, and the law by which it does.
+class Sampler(NamedTuple):
+    """A function that draws edges, and the link by whose probabilities it does; None = the block model's own."""
 
-    Attributes:
-        draw: Called with a block model, δ, a seed and the number of the first example.
-        law: The link by whose probabilities edges are drawn; None = the block model's own.
-    """
-
-    draw: Draw
+    draw: Draw  # called with a block model, δ, a seed and the number of the first example
     law: Link | None = None
 
 
@@ -48,22 +42,14 @@ def register_sampler(name: str, draw: Draw, *, law: Link | None = None) -> None:
     ``draw(block_model, exploration, seed, first_example)`` is called without gradients, and with checked arguments. Its
     edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, and their own
     address (``first_example`` plus the place in the batch, head, query). Your tests should make sure of that, and of
-    the law.
-
-    Args:
-        name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
-            registered again.
-        draw: The function. ``seed`` is an int64, ``first_example`` counts from 0 over all processes.
-        law: The link by whose probabilities edges are drawn, if it is not the block model's. Layers that reweight
-            drawn edges need it.
+    the law: the link by whose probabilities edges are drawn, if it is not the block model's, which layers that reweight
+    drawn edges need. A name of yours may be registered again.
 
     Raises:
-        SbmtError: If the name is taken or not an identifier, the law is unknown, or the function cannot be called with
-            these arguments.
+        SbmtError: If the name is the library's or not an identifier, or the law is unknown.
     """
     if law is not None:
         check_choice("law", law, Link)
-    check_takes("sampler", draw, ("block_model", "exploration", "seed", "first_example"))
     add_to(SAMPLERS, "sampler", name, Sampler(draw, law), RESERVED)
 
 
@@ -94,14 +80,11 @@ def sample_edges(
             the same seed with ``first_example`` 0 and 4. Counts from the number that
             :func:`~sbmt.counter_rng.examples_from` sets, if it does.
 
-    Returns:
-        The edges; ``fastrg`` also keeps how often each was drawn.
-
     Raises:
         SbmtError: On anything but a block model, an unknown sampler, δ outside [0, 1), or a ``first_example``
             that is negative or beyond 2³².
 
-    Paper: equation 8; ``fastrg`` is its Algorithm 1.
+    Paper: equation 8; ``fastrg`` is its Algorithm 1, and keeps how often each edge was drawn.
 
     Example:
         >>> ones = torch.ones(1, 1, 3, 1)
@@ -119,10 +102,7 @@ def sample_edges(
 def draw_edges(
     block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes.
-
-    The edges of a window are added as by :meth:`~sbmt.EdgeList.with_window`.
-    """
+    """:func:`sample_edges` without its checks, from a seed, and joined by the edges of a window if there is one."""
     with torch.no_grad():
         if sampler == "exact":
             return sample_exact(block_model, exploration, seed, first_example, window)

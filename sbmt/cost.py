@@ -12,7 +12,6 @@ Sizes of linear layers are written as numbers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -37,8 +36,7 @@ class OperationRow(NamedTuple):
     is_attention: bool
 
 
-@dataclass(frozen=True)
-class OperationCount:
+class OperationCount(NamedTuple):
     """The operations of a model, row by row, and their sum."""
 
     rows: tuple[OperationRow, ...]
@@ -169,14 +167,14 @@ def _steps_around(module: Any) -> Steps | None:
     return {attribute: " + ".join(f"2·{times}·{layer.in_features}·{layer.out_features}" for layer in linear) or "0"}
 
 
-def uncounted(model: nn.Module) -> dict[str, str]:
-    """Attentions in a model whose cost is not known, by path: they must not come out as free."""
-    inside = {path: module for path, module in model.named_modules() if path.rpartition(".")[2] == "attention"}
-    return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
-
-
 def _is_known(module: nn.Module) -> bool:
     return type(module) in NAMES or _steps_around(module) is not None
+
+
+def uncounted(model: nn.Module) -> dict[str, str]:
+    """Attentions in a model whose cost is not known, by path: they must not come out as free."""
+    inside = {path: module for path, module in model.named_modules() if path.endswith("attention")}
+    return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 
 
 def count_operations(model: nn.Module, n: int, *, density: float | None = None, batch: int = 1) -> OperationCount:
@@ -188,8 +186,7 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
         density: Share of the pairs that are edges of the masks, in [0, 1]; required where a mask is drawn.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
-    Raises:
-        SbmtError: On an unknown model, an attention that is not counted, or a density that is missing or out of range.
+    SbmtError on an unknown model, an attention that is not counted, or a density that is missing or out of range.
 
     Example:
         >>> from sbmt import build_attention

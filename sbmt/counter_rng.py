@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -48,9 +49,8 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
 
 
-_MOST_USED = 64
 _tracker = ModuleTracker()  # says whether a backward pass is running
-_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; older torch has no weak ones
+_used: WeakSet[torch.Generator] = WeakSet()  # outside a backward pass
 
 
 @not_compiled
@@ -62,16 +62,13 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if not _tracker.is_bw:
-        _used.pop(id(generator), None)
-        _used[id(generator)] = generator
-        for oldest in list(_used)[:-_MOST_USED]:
-            _used.pop(oldest, None)
-    elif id(generator) in _used:
+        _used.add(generator)
+    elif generator in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
             rule = "activation checkpointing cannot repeat what a generator= from outside gives"
             raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
-        _used.pop(id(generator), None)
+        _used.discard(generator)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)
@@ -136,10 +133,7 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
 
 
 def cell_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, n_keys: int) -> Tensor:
-    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j owns word j % 4 of block j // 4.
-
-    The rows' addresses are ``(n_rows,)`` int64, as in :func:`random_blocks`.
-    """
+    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j owns word j % 4 of block j // 4."""
     blocks = torch.arange(-(-n_keys // 4), device=row.device)
     words = random_blocks(seed, purpose, example[:, None], head[:, None], row[:, None], blocks)  # rows n/4 4
     return words.flatten(1)[:, :n_keys]

@@ -8,12 +8,7 @@ Value = TypeVar("Value")
 
 
 def printable(text: object) -> str:
-    r"""A text that may come from anywhere, in one line: control characters are escaped as Python would write them.
-
-    Example:
-        >>> printable("ListOps \x1b[2J\n")
-        'ListOps \\x1b[2J\\n'
-    """
+    """A text that may come from anywhere, in one line: control characters are escaped as Python would write them."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 

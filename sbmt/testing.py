@@ -231,7 +231,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("che
 def check_attention(
     module: nn.Module, *, n_heads: int | None = None, d_head: int | None = None, n_tokens: int = 6, n_draws: int = 128
 ) -> list[str]:
-    """Checks that an attention obeys the rules that all attentions of the library obey.
+    """Checks that an attention obeys the rules of all attentions of the library; returns the names of the checks.
 
     The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
     returns what :class:`~sbmt.AttentionOutput` holds. Copies are checked, and the verdict is the same every time.
@@ -242,9 +242,6 @@ def check_attention(
         d_head: Their width; None takes the module's ``d_head``.
         n_tokens: Tokens of the inputs, at least 3.
         n_draws: Calls per mean where outputs are random, at least 2.
-
-    Returns:
-        The names of the checks, all of which it passed.
 
     Raises:
         SbmtError: If a check fails; it lists every check that did, and what is wrong.

@@ -13,13 +13,10 @@ class Cache:
 
     A causal attention that is called with a cache takes its queries for the tokens that follow those in it, and adds
     their keys and values. Room doubles when it runs out, so that a token costs the same however many came before.
-
-    Attributes:
-        length: How many tokens there are.
     """
 
     def __init__(self) -> None:
-        self.length = 0
+        self.length = 0  # how many tokens there are
         self._room: list[Tensor] = []
         self.kept: Any = None  # the drawing loop's own memory
 

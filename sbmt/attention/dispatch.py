@@ -64,9 +64,6 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
     Args:
         device: Where the tensors are.
 
-    Raises:
-        SbmtError: If torch knows no such device.
-
     Example:
         >>> "dense" in available_backends()
         True

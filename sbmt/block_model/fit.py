@@ -99,16 +99,8 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
 
     Rates are exponentials, so in rare steps the gradient of the fit grows by a factor of a thousand, after which Adam
     would stand still for hundreds of steps. The direction stays, and so does the optimum.
-
-    Example:
-        >>> x = torch.ones(2, 2, requires_grad=True)
-        >>> (unit_gradient(x, 0) * torch.tensor([[3.0, 4.0], [0.0, 0.0]])).sum().backward()
-        >>> x.grad
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
     """
-    out: Tensor = _UnitGradient.apply(x, head_axis)
-    return out
+    return _UnitGradient.apply(x, head_axis)
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:

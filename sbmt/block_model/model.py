@@ -40,9 +40,6 @@ class ExtraKeys:
         per_query: Expected number of extra keys of a query, > 0; padded keys count among the n_keys but are never
             drawn. The paper's δ is constant.
 
-    Raises:
-        SbmtError: If ``per_query`` is not positive.
-
     Example:
         >>> ExtraKeys(4).probability(1000)
         0.004
@@ -236,31 +233,22 @@ class BlockModel(TokenPairs):
             return found.tril(self.offset) if self.causal else found
 
     def edge_probability(self, edges: EdgeList, exploration: float = 0.0) -> Float[Tensor, " n_edges"]:
-        """The probabilities of given edges, in EdgeList order, with exploration δ in [0, 1).
-
-        Cost: O(n k² + edges · k).
-
-        Raises:
-            SbmtError: If the edges are not those of a graph of this model's shape.
-        """
+        """The probabilities of given edges, in EdgeList order, with exploration δ in [0, 1). O(n k² + edges · k)."""
         check_exploration(exploration)
         rate = self.edge_rate(edges)
         return probability(self.link, rate + exploration if exploration else rate)
 
     def check_edges(self, edges: EdgeList) -> None:
         """Raises SbmtError unless these are edges of this model's shape."""
-        if not isinstance(edges, EdgeList) or edges.shape != self.shape:
-            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
-        if self.causal and not edges.causal:
-            raise SbmtError("edges with causal=True, as the model", "causal=False", "sample them from this block model")
+        if not isinstance(edges, EdgeList) or edges.shape != self.shape or edges.causal < self.causal:
+            got = edges if isinstance(edges, EdgeList) else type(edges).__name__
+            expected = f"edges of shape {self.shape}{', causal' * self.causal}"
+            raise SbmtError(expected, got, "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p, by :func:`straight_through_gate`.
 
         p is taken without ``min(·, 1)``, whose gradient is zero: no edge of probability 1 could become less likely.
-
-        Paper: equation 9.
         """
         rate = self.edge_rate(edges)
         return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))

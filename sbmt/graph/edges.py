@@ -14,15 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes, describe, is_integer
-from sbmt.graph.masks import (
-    TokenPairs,
-    check_as_many_keys,
-    check_causal,
-    check_mask,
-    check_shape,
-    merge,
-    share_of_pairs,
-)
+from sbmt.graph.masks import TokenPairs, check_as_many_keys, check_causal, check_mask, check_shape, share_of_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -47,10 +39,7 @@ class EdgeList(TokenPairs):
         check: Whether to verify also what takes a pass over the edges: their order, their range, and that none of them
             touches padding, or a later key if the mask is causal.
 
-    Raises:
-        SbmtError: If the parts do not fit together.
-
-    Memory: 8 bytes per edge and per row.
+    Memory: 8 bytes per edge and per row. SbmtError if the parts do not fit together.
     """
 
     row_ptr: Int[Tensor, " rows_plus_1"]
@@ -79,10 +68,9 @@ class EdgeList(TokenPairs):
                 raise SbmtError(f"{name} as an int64 tensor", describe(part), "convert it with .long()")
         if row_ptr.device != keys.device:
             raise SbmtError(f"row_ptr on {keys.device}, as the keys", row_ptr.device, "move one of them")
-        n_rows = prod(self.shape[:3])
-        if row_ptr.shape != (n_rows + 1,):
-            do = "give one entry per row, and one more at the end"
-            raise SbmtError(f"row_ptr of length {n_rows + 1}", tuple(row_ptr.shape), do)
+        if row_ptr.shape != (prod(self.shape[:3]) + 1,):
+            expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
+            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one more at the end")
         if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
@@ -138,13 +126,12 @@ class EdgeList(TokenPairs):
     ) -> "EdgeList":
         """Edges where a dense boolean mask is True.
 
+        Raises:
+            SbmtError: If it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
+
         Example:
             >>> EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).keys
             tensor([0, 1, 2])
-
-        Raises:
-            SbmtError: If ``mask`` is not boolean with 4 dimensions, or True at a padded token, or at a later key
-                although ``causal``.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
@@ -235,7 +222,7 @@ class EdgeList(TokenPairs):
             is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
                 raise SbmtError(f"the same {name} on both sides", "two that differ", "unite masks of the same tokens")
-        return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, *self.masks)
+        return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
         """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
@@ -273,8 +260,8 @@ class EdgeList(TokenPairs):
             if mask is not None:
                 is_edge = is_edge & mask[:, token][:, None]
         rows = torch.arange(batch * heads * n_queries, device=device).view(batch, heads, n_queries, 1)
-        near = (rows * n_keys + key)[is_edge]
-        return EdgeList.from_cells(merge(near, self.cells()), self.shape, *self.masks)
+        both = torch.cat([self.cells(), (rows * n_keys + key)[is_edge]])
+        return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""

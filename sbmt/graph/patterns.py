@@ -19,12 +19,7 @@ def sliding_window(
     """Every token attends the tokens at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
 
     A window of 0 means self-loops; the paper's GLUE models use 64. Other arguments are those of an
-    :class:`~sbmt.EdgeList`.
-
-    Raises:
-        SbmtError: If ``window`` is negative or queries and keys differ in number.
-
-    Cost: O(n · window) per graph.
+    :class:`~sbmt.EdgeList`, with as many queries as keys. Cost: O(n · window) per graph.
 
     Example:
         >>> sliding_window((1, 1, 4, 4), 2).to_dense().int()[0, 0]

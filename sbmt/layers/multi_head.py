@@ -14,9 +14,7 @@ from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
-TransformHeads = Callable[..., tuple[Tensor, Tensor]]
-"""From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with. When decoding,
-``first`` is the position of the first."""
+TransformHeads = Callable[..., tuple[Tensor, Tensor]]  # of query and key heads; when decoding, with first= their place
 
 
 class MultiHeadAttention(nn.Module):
@@ -151,9 +149,6 @@ class MultiHeadAttention(nn.Module):
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result carries the edges.
             cache: What the layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
-
-        Raises:
-            SbmtError: On shapes or masks that do not fit, or on an argument that is refused.
         """
         check_untransformed(query, key, value)
         causal = getattr(self.attention, "causal", False)

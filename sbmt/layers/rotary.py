@@ -43,11 +43,6 @@ class RotaryPositions(nn.Module):
 
     Args:
         d_head: Width of a head, an even number. Positions count from the first token of the padded sequence.
-
-    Example:
-        >>> query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
-        >>> [x.shape for x in RotaryPositions(8)(query, key)]
-        [torch.Size([1, 2, 3, 8]), torch.Size([1, 2, 5, 8])]
     """
 
     def __init__(self, d_head: int) -> None:

@@ -265,15 +265,12 @@ class SBMAttention(nn.Module):
         queries and keys given here follow; edges of crossed memberships are then numbered within the cache's room.
 
         No mask is drawn for a batch without examples, nor for tensors without numbers (``torch.device("meta")``,
-        ``FakeTensorMode``): the output then has shapes alone, and no edges.
-
-        Raises:
-            SbmtError: On shapes, head counts, types or masks that do not fit, or inside ``torch.export``.
+        ``FakeTensorMode``): the output then has shapes alone, and no edges. SbmtError on what does not fit together,
+        and inside ``torch.export``.
         """
         if isinstance(query, Tensor) and query.dim() == 4 and (query.shape[0] == 0 or is_traced(query)):
             if torch.compiler.is_exporting():
-                do = "export the rest of the model, or use torch.compile"
-                raise SbmtError("a call outside torch.export, which would keep one mask", "an export", do)
+                raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
             if not torch.compiler.is_compiling():
                 nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
                 return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())

@@ -59,7 +59,3 @@ class StaticSBMAttention(SBMAttention):
         once = self._infer(queries, keys, None, None)
         queries = once.query_membership.expand(len(query), -1, -1, -1)
         return BlockModel(queries, once.block_matrix, once.key_membership, query_mask, key_mask, self.link, self.causal)
-
-    def extra_repr(self) -> str:
-        """The settings in one line."""
-        return f"{super().extra_repr()}, n_positions={self.n_positions}"

@@ -23,10 +23,7 @@ Mask = Bool[Tensor, "batch n"] | None  # True = real token; None means that all 
 
 
 class EncoderBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x)), with GELU.
-
-    Further ``arguments`` are those of :class:`~sbmt.layers.MultiHeadAttention`.
-    """
+    """x + attention(norm(x)), then x + MLP(norm(x)), with GELU; ``arguments`` are those of the attention."""
 
     def __init__(
         self,
@@ -74,14 +71,11 @@ class Encoder(nn.Module):
         dropout: After the embedding, attention and MLPs, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
         n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
-        d_input: Entries of a token, where tokens are vectors.
+        d_input: Entries of a token, where tokens are vectors and there is no ``vocab_size``.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` leaves positions out. None means learned
             positions where ``max_length`` is given, and no positions otherwise.
         **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
-
-    Raises:
-        SbmtError: If a value is out of range, or ``vocab_size`` and ``d_input`` are both given, or both missing.
 
     Paper: section 5; pre-LN and GELU as in the pipeline it uses.
     """
@@ -159,9 +153,6 @@ class Encoder(nn.Module):
             generator: Source of the masks' seeds.
             return_edges: Whether each layer's output carries its edges.
             caches: What each layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
-
-        Raises:
-            SbmtError: On tokens of another type, shape or range, more than ``max_length``, or a mask that does not fit.
         """
         first = caches[0].length if caches else 0
         self._check(tokens, first)

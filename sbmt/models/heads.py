@@ -22,11 +22,7 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """An encoder and what reads its token vectors.
-
-    Raises:
-        SbmtError: If the encoder is none, tokens are not single ids although ``has_single_ids``, or a size is below 1.
-    """
+    """An encoder and what reads its token vectors; with ``has_single_ids``, each token must be one id."""
 
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
@@ -90,7 +86,7 @@ class DualEncoder(SequenceClassifier):
     The MLP reads $[x, y, x \odot y, x - y]$.
 
     Args:
-        encoder: It and the others are those of :class:`SequenceClassifier`.
+        encoder: This and the others are as in :class:`SequenceClassifier`.
 
     Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
     """
@@ -165,9 +161,6 @@ class CausalLM(Head):
 
     Args:
         encoder: Built with ``causal=True``, of tokens with one id each.
-
-    Raises:
-        SbmtError: If an attention of the encoder is not causal, or its tokens are not ids.
 
     Example:
         >>> sizes = dict(d_model=16, d_hidden=32, n_heads=2, n_layers=2)

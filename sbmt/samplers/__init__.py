@@ -11,9 +11,8 @@ import torch
 
 from sbmt.block_model.model import BlockModel, Link, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.errors import SbmtError, choose
 from sbmt.graph.edges import EdgeList
-from sbmt.registration import add_to
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
@@ -22,10 +21,14 @@ Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
 class Sampler(NamedTuple):
-    """A function that draws edges, and the link by whose probabilities it does; None = the block model's own."""
+    """A function that draws edges, called without gradients and with checked arguments, and the law of its draws.
 
-    draw: Draw  # called with a block model, δ, a seed and the number of the first example
-    law: Link | None = None
+    Edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, an int64, and
+    their own address: ``first_example`` plus the place in the batch, head, query.
+    """
+
+    draw: Draw  # of a block model, δ, a seed and the number of the first example
+    law: Link | None = None  # by whose probabilities edges are drawn; None = the block model's own
 
 
 SAMPLERS = {
@@ -34,23 +37,7 @@ SAMPLERS = {
     "bernoulli": Sampler(sample_bernoulli),
 }
 RESERVED = frozenset(SAMPLERS)
-
-
-def register_sampler(name: str, draw: Draw, *, law: Link | None = None) -> None:
-    """Makes ``sampler=name`` call a function of yours, here and in every layer.
-
-    ``draw(block_model, exploration, seed, first_example)`` is called without gradients, and with checked arguments. Its
-    edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, and their own
-    address (``first_example`` plus the place in the batch, head, query). Your tests should make sure of that, and of
-    the law: the link by whose probabilities edges are drawn, if it is not the block model's, which layers that reweight
-    drawn edges need. A name of yours may be registered again.
-
-    Raises:
-        SbmtError: If the name is the library's or not an identifier, or the law is unknown.
-    """
-    if law is not None:
-        check_choice("law", law, Link)
-    add_to(SAMPLERS, "sampler", name, Sampler(draw, law), RESERVED)
+"""A sampler of yours is one more entry, under a name of its own, before a layer is built that names it."""
 
 
 def sample_edges(
@@ -73,7 +60,7 @@ def sample_edges(
 
     Args:
         block_model: What to draw from.
-        sampler: One of the names above, or one that :func:`register_sampler` was given.
+        sampler: A name in :data:`SAMPLERS`, to which you may add your own.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
         generator: Source of the call's one random int64; None is torch's default CPU generator.
         first_example: Number of the batch's first example. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from
@@ -118,4 +105,4 @@ def law_of(sampler: str, link: Link) -> Link:
     return SAMPLERS[sampler].law or link
 
 
-__all__ = ["SAMPLERS", "register_sampler", "sample_edges"]
+__all__ = ["SAMPLERS", "Sampler", "sample_edges"]

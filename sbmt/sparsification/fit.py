@@ -129,9 +129,6 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
 
     ``masks`` may name other attentions to measure in the place of the model's own, by layer; all are in eval mode.
     Cost: O(n²) time and memory for each layer: this is an instrument.
-
-    Raises:
-        SbmtError: If the model has no fitted masks, ``masks`` leaves out one, or the batches do not reach all layers.
     """
     layers = fitted_layers(model)
     masks = layers if masks is None else masks

@@ -61,8 +61,7 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
     if not hasattr(model_class, "from_pretrained"):
         raise SbmtError("a model's class, such as BertForMaskedLM", repr(model_class), "name the class that was saved")
 
-    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:
-        """The model with its block models, so that their weights are looked for."""
+    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are looked for
         model_class.__init__(self, config, *rest, **named)
         if getattr(config, "sbmt", None) is None:
             raise SbmtError(f"a sparsified model in {folder}", "one without masks", "make one: sbmt.sparsify")

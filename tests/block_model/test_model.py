@@ -217,5 +217,5 @@ def test_parts_that_do_not_fit_are_refused(changed, message):
 @pytest.mark.bad_input
 def test_edges_of_another_shape_have_no_probability():
     edges = EdgeList.from_dense(torch.ones(2, 3, 4, 4, dtype=torch.bool))
-    with pytest.raises(SbmtError, match=r"edges of shape \(2, 3, 4, 5\), got \(2, 3, 4, 4\)"):
+    with pytest.raises(SbmtError, match=r"edges of shape \(2, 3, 4, 5\), got EdgeList\(shape=\(2, 3, 4, 4\)"):
         BlockModel(**parts()).edge_probability(edges)

@@ -12,7 +12,6 @@ Sizes of linear layers are written as numbers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -37,8 +36,7 @@ class OperationRow(NamedTuple):
     is_attention: bool
 
 
-@dataclass(frozen=True)
-class OperationCount:
+class OperationCount(NamedTuple):
     """The operations of a model, row by row, and their sum."""
 
     rows: tuple[OperationRow, ...]
@@ -118,11 +116,8 @@ def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
     Repeated draws, and the products that settle an edge in doubt, are not counted.
     """
     rates = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}
-    samplers: dict[str, Steps] = {
-        "exact": rates,
-        "fastrg": {},
-        "bernoulli": rates | {"sampling: every pair": "2·b·h·n²·k"},
-    }
+    every_pair = {"sampling: every pair": "2·b·h·n²·k"}
+    samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | every_pair}
     steps = {
         "memberships: MLP of Q and K": f"8·{per}·n·d²",
         "memberships: products with C": f"4·{per}·n·k·d",
@@ -150,15 +145,10 @@ def _crossed_steps(layer: SBMAttention) -> Steps:
     }
 
 
-AROUND = {
-    models.EncoderBlock: ("MLP", "mlp", "b·n"),
-    models.Encoder: ("embedding", "token_embedding", "b·n"),
-    models.TokenTagger: ("head", "head", "b·n"),
-    models.DualEncoder: ("head", "head", "b"),
-    models.SequenceClassifier: ("head", "head", "b"),
-    models.SentenceClassifier: ("head", "head", "b"),
-}
-"""By class: a step, the attribute with its linear layers, and how many vectors they read."""
+AROUND = {models.EncoderBlock: ("mlp", "b·n"), models.Encoder: ("token_embedding", "b·n")}
+AROUND |= {models.TokenTagger: ("head", "b·n"), models.DualEncoder: ("head", "b")}
+AROUND |= {models.SequenceClassifier: ("head", "b"), models.SentenceClassifier: ("head", "b")}
+"""By class: the attribute with its linear layers, and how many vectors they read."""
 
 
 def _steps_around(module: Any) -> Steps | None:
@@ -172,19 +162,19 @@ def _steps_around(module: Any) -> Steps | None:
         return {"head": f"2·b·n·{d}² + 2·b·n·{d}·{module.encoder.vocab_size}"}
     if kind not in AROUND:
         return None
-    step, attribute, times = AROUND[kind]
+    attribute, times = AROUND[kind]
     linear = [layer for layer in getattr(module, attribute).modules() if isinstance(layer, nn.Linear)]
-    return {step: " + ".join(f"2·{times}·{layer.in_features}·{layer.out_features}" for layer in linear) or "0"}
-
-
-def uncounted(model: nn.Module) -> dict[str, str]:
-    """Attentions in a model whose cost is not known, by path: they must not come out as free."""
-    inside = {path: module for path, module in model.named_modules() if path.rpartition(".")[2] == "attention"}
-    return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
+    return {attribute: " + ".join(f"2·{times}·{layer.in_features}·{layer.out_features}" for layer in linear) or "0"}
 
 
 def _is_known(module: nn.Module) -> bool:
     return type(module) in NAMES or _steps_around(module) is not None
+
+
+def uncounted(model: nn.Module) -> dict[str, str]:
+    """Attentions in a model whose cost is not known, by path: they must not come out as free."""
+    inside = {path: module for path, module in model.named_modules() if path.endswith("attention")}
+    return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 
 
 def count_operations(model: nn.Module, n: int, *, density: float | None = None, batch: int = 1) -> OperationCount:
@@ -196,13 +186,11 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
         density: Share of the pairs that are edges of the masks, in [0, 1]; required where a mask is drawn.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
-    Raises:
-        SbmtError: On an unknown model, an attention that is not counted, or a density that is missing or out of range.
+    SbmtError on an unknown model, an attention that is not counted, or a density that is missing or out of range.
 
     Example:
         >>> from sbmt import build_attention
-        >>> count = count_operations(build_attention("full", d_head=8, n_heads=2), 100)
-        >>> count.n_flops == 4 * 2 * 100**2 * 8
+        >>> count_operations(build_attention("full", d_head=8, n_heads=2), 100).n_flops == 4 * 2 * 100**2 * 8
         True
     """
     check_sizes(n=n, batch=batch)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -38,12 +39,7 @@ class Purpose(IntEnum):
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Draws one int64 from ``generator`` (None: torch's default CPU generator).
-
-    Raises:
-        SbmtError: If it is not a generator, or if activation checkpointing would draw from it again in the backward
-            pass.
-    """
+    """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError if it is none."""
     if generator is not None:
         if not isinstance(generator, torch.Generator):
             raise SbmtError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
@@ -53,9 +49,8 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
 
 
-_MOST_USED = 64
 _tracker = ModuleTracker()  # says whether a backward pass is running
-_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; older torch has no weak ones
+_used: WeakSet[torch.Generator] = WeakSet()  # outside a backward pass
 
 
 @not_compiled
@@ -67,16 +62,13 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if not _tracker.is_bw:
-        _used.pop(id(generator), None)
-        _used[id(generator)] = generator
-        for oldest in list(_used)[:-_MOST_USED]:
-            _used.pop(oldest, None)
-    elif id(generator) in _used:
+        _used.add(generator)
+    elif generator in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
             rule = "activation checkpointing cannot repeat what a generator= from outside gives"
             raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
-        _used.pop(id(generator), None)
+        _used.discard(generator)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)
@@ -87,9 +79,6 @@ def examples_from(first_example: int) -> Iterator[None]:
     """Numbers the examples of every batch inside the ``with`` block from ``first_example`` on.
 
     A process that holds examples 4…7 of a batch of eight then draws what a single process would draw for them.
-
-    Raises:
-        SbmtError: If the number is negative or not an integer.
     """
     if not isinstance(first_example, int) or first_example < 0:
         raise SbmtError(f"first_example must be an integer of at least 0, got {first_example}")
@@ -106,16 +95,10 @@ def first_example() -> int:
 
 
 def number_examples(first_example: int, n_examples: int) -> int:
-    """The number of a batch's first example, counted from :func:`first_example`.
-
-    Raises:
-        SbmtError: If it is not an integer, is negative, or gives an example a number beyond 2³².
-    """
-    if isinstance(first_example, int):
-        first_example += _first_example.get()
-    if not isinstance(first_example, int) or not 0 <= first_example <= WORD - n_examples:
+    """The number of a batch's first example, counted from :func:`first_example`; SbmtError beyond 32 bits."""
+    if not isinstance(first_example, int) or not 0 <= first_example + _first_example.get() <= WORD - n_examples:
         raise SbmtError(f"first_example must be an integer in [0, 2³² - {n_examples}], got {first_example}")
-    return first_example
+    return first_example + _first_example.get()
 
 
 def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
@@ -134,13 +117,8 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
 def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, block: Tensor) -> Tensor:
     """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²); the int64 tensors broadcast.
 
-    Args:
-        seed: The key, an int64.
-        purpose: Which family of streams.
-        example: Example number in the whole batch (including ``first_example``), below 2³².
-        head: Head number, below 2²⁸.
-        row: Query number, below 2³².
-        block: Position in the stream, in units of four words, below 2³².
+    The example counts in the whole batch (including ``first_example``), the row is a query's number, and the block a
+    position in the stream in units of four words, all below 2³²; the head is below 2²⁸.
 
     Cost: about 120 elementwise operations per four words, in passes that fit into the cache.
     """
@@ -155,10 +133,7 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
 
 
 def cell_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, n_keys: int) -> Tensor:
-    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j owns word j % 4 of block j // 4.
-
-    The rows' addresses are ``(n_rows,)`` int64, as in :func:`random_blocks`.
-    """
+    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j owns word j % 4 of block j // 4."""
     blocks = torch.arange(-(-n_keys // 4), device=row.device)
     words = random_blocks(seed, purpose, example[:, None], head[:, None], row[:, None], blocks)  # rows n/4 4
     return words.flatten(1)[:, :n_keys]

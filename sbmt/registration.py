@@ -1,9 +1,8 @@
 """What lets users add a backend, a sampler or an attention of their own: names, options, and modules to import."""
 
-import inspect
 import os
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import field
 from importlib import import_module
 from typing import Any
@@ -33,11 +32,3 @@ def add_to(table: dict[str, Any], kind: str, name: str, value: Any, reserved: Co
     if name in reserved:
         raise SbmtError(f"the library has the {kind} {name!r} already: take another name")
     table[name] = value
-
-
-def check_takes(kind: str, function: Callable[..., Any], arguments: Collection[str]) -> None:
-    """Raises SbmtError unless ``function`` can be called with these arguments by position."""
-    try:
-        inspect.signature(function).bind(*arguments)
-    except (TypeError, ValueError) as error:
-        raise SbmtError(f"the function is called as {kind}({', '.join(arguments)}): {error}") from error

@@ -59,10 +59,6 @@ class Subject:
         masks = {"query_mask": tokens.query_mask, "key_mask": tokens.key_mask}
         return self.module(*tokens[:3], **masks, generator=generator, return_edges=return_edges)
 
-    def modes(self) -> "list[Subject]":
-        """Copies in eval mode and in training mode."""
-        return [replace(self, module=copy.deepcopy(self.module).train(mode)) for mode in (False, True)]
-
     def is_random(self) -> bool:
         """Whether the seed changes what it returns."""
         first, *others = (self.attend(self.padded(), seed).values for seed in range(8))
@@ -101,9 +97,9 @@ def _numbers(out: Any, example: slice = slice(None), n: int | None = None) -> Te
 def check_outputs(subject: Subject) -> None:
     """Outputs have the shape, type and device that follow from the queries."""
     for dtype in (torch.float32, torch.float64):
-        typed = replace(subject, module=copy.deepcopy(subject.module).to(dtype))
-        query, *_ = tokens = typed.padded(dtype)
-        out = typed.attend(tokens)
+        subject.module.to(dtype)
+        query, *_ = tokens = subject.padded(dtype)
+        out = subject.attend(tokens)
         _expect(out.values.dtype == dtype, f"values must have the type of the inputs, {dtype}, got {out.values.dtype}")
         for name, n_axes in {"values": 4, "density": 2, "expected_density": 2}.items():
             found = getattr(out, name)
@@ -144,21 +140,22 @@ def check_edges(subject: Subject) -> None:
 
 def check_padding(subject: Subject) -> None:
     """What padded tokens hold changes nothing, in training too, and padded queries give zeros."""
-    n = subject.n_tokens
-    is_query, is_key = (torch.arange(n, device=subject.padded().query.device).expand(3, n) != i for i in (0, n - 1))
     inputs = [subject.padded()]
+    first, last = torch.zeros_like(inputs[0].query_mask), torch.zeros_like(inputs[0].key_mask)
+    first[:, 0] = last[:, -1] = True
     with suppress(SbmtError):  # where each token is query and key at once, two masks may be refused
-        subject.attend(apart := inputs[0]._replace(query_mask=is_query, key_mask=is_key))
+        subject.attend(apart := inputs[0]._replace(query_mask=~first, key_mask=~last))
         inputs.append(apart)
     for tokens in inputs:
         masks = (tokens.query_mask, tokens.key_mask, tokens.key_mask)
         hidden = (torch.where(m[:, None, :, None], x, 1e4 * x.flip(0)) for m, x in zip(masks, tokens[:3], strict=True))
         other = Tokens._make([*hidden, *tokens[3:]])
-        for mode in subject.modes():
-            at_padding = mode.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
+        for is_training in (False, True):
+            subject.module.train(is_training)
+            at_padding = subject.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
             _expect((at_padding == 0).all(), "values must be zero at padded queries: zero them by query_mask")
             rule = "what padded tokens hold must change nothing: mask them before the softmax and before any sum"
-            mode.expect_same(rule, (tokens, _numbers), (other, _numbers))
+            subject.expect_same(rule, (tokens, _numbers), (other, _numbers))
 
 
 def check_company(subject: Subject) -> None:
@@ -174,18 +171,17 @@ def check_finite(subject: Subject) -> None:
     n = subject.n_tokens
     single = replace(subject, n_tokens=1).tokens(1, 1)
     for tokens in (subject.tokens(n, n, n), subject.padded(), subject.tokens(n, 0, 0), subject.tokens(0, 0), single):
-        given = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens"
-        for mode in subject.modes():
-            leaves = tokens.leaves()
-            for seed in range(8):
-                out = mode.attend(leaves, seed, return_edges=True)
-                _expect(_numbers(out).isfinite().all(), f"outputs must be finite for {given}: give zeros to empty rows")
-                loss = (out.values * leaves.value.detach().flip(2)).sum() + _numbers(out).sum()
-                if loss.requires_grad:
-                    loss.backward()
-            for x in (*leaves[:3], *mode.module.parameters()):
-                rule = f"gradients must be finite for {given}: mask before dividing or exponentiating, not after"
-                _expect(x.grad is None or x.grad.isfinite().all(), rule)
+        given, leaves = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens", tokens.leaves()
+        for seed in range(16):
+            subject.module.train(seed >= 8)
+            out = subject.attend(leaves, seed, return_edges=True)
+            _expect(_numbers(out).isfinite().all(), f"outputs must be finite for {given}: give zeros to empty rows")
+            loss = (out.values * leaves.value.detach().flip(2)).sum() + _numbers(out).sum()
+            if loss.requires_grad:
+                loss.backward()
+        for x in (*leaves[:3], *subject.module.parameters()):
+            rule = f"gradients must be finite for {given}: mask before dividing or exponentiating, not after"
+            _expect(x.grad is None or x.grad.isfinite().all(), rule)
 
 
 def check_gradients(subject: Subject) -> None:
@@ -200,9 +196,10 @@ def check_gradients(subject: Subject) -> None:
     _expect(reaches, "a gradient must reach the value of every attended key: do not detach the values")
     chosen = (is_attended.sum(-1) <= 1).all() or (query != 0).any() or (key != 0).any()  # a single key has weight 1
     _expect(chosen, "a gradient must reach queries or keys: do not detach the scores")
-    few = replace(subject, module=copy.deepcopy(subject.module).double(), n_tokens=min(4, subject.n_tokens))
+    is_random = subject.is_random()
+    few = replace(subject, module=subject.module.double(), n_tokens=min(4, subject.n_tokens))
     tokens = few.tokens(few.n_tokens - 1, dtype=torch.float64)
-    inputs = (*tokens[:2], tokens.value.requires_grad_()) if subject.is_random() else tokens.leaves()[:3]
+    inputs = (*tokens[:2], tokens.value.requires_grad_()) if is_random else tokens.leaves()[:3]
     try:
         torch.autograd.gradcheck(lambda *x: few.attend(Tokens._make([*x, *tokens[3:]]), 7).values, inputs)
     except (RuntimeError, ValueError) as error:
@@ -234,7 +231,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("che
 def check_attention(
     module: nn.Module, *, n_heads: int | None = None, d_head: int | None = None, n_tokens: int = 6, n_draws: int = 128
 ) -> list[str]:
-    """Checks that an attention obeys the rules that all attentions of the library obey.
+    """Checks that an attention obeys the rules of all attentions of the library; returns the names of the checks.
 
     The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
     returns what :class:`~sbmt.AttentionOutput` holds. Copies are checked, and the verdict is the same every time.
@@ -245,9 +242,6 @@ def check_attention(
         d_head: Their width; None takes the module's ``d_head``.
         n_tokens: Tokens of the inputs, at least 3.
         n_draws: Calls per mean where outputs are random, at least 2.
-
-    Returns:
-        The names of the checks, all of which it passed.
 
     Raises:
         SbmtError: If a check fails; it lists every check that did, and what is wrong.
@@ -262,8 +256,8 @@ def check_attention(
     d_head = getattr(module, "d_head", 4) if d_head is None else d_head
     check_sizes(n_heads=n_heads, d_head=d_head)
     assert n_heads is not None and d_head is not None
-    _expect(n_tokens >= 3, f"n_tokens must be at least 3, since two of an example are padded, got {n_tokens}")
-    _expect(n_draws >= 2, f"n_draws must be at least 2, got {n_draws}")
+    sizes = f"n_tokens must be at least 3, since two of an example are padded, and n_draws at least 2, got {n_tokens}"
+    _expect(n_tokens >= 3 and n_draws >= 2, f"{sizes} and {n_draws}")
     failed = []
     for name, check in CHECKS.items():
         with torch.random.fork_rng(), torch.enable_grad():

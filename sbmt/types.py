@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from functools import cache, wraps
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -13,8 +13,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, describe
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +29,7 @@ class AttentionOutput:
             from the edges that were drawn.
         edges: The :class:`~sbmt.graph.edges.EdgeList` that was attended, if it was asked for.
         auxiliary_loss: A scalar to be added to the loss of the task: how badly a block model that learns by likelihood
-            explains the attention (:mod:`sbmt.block_model.fit`; not computed, and 0, where gradients are off), or how
-            far tokens are from the centroids of :class:`~sbmt.baselines.RoutingAttention`. 0 for everything else.
+            explains the attention (:mod:`sbmt.block_model.fit`). 0 for all else, and where gradients are off.
     """
 
     values: Float[Tensor, "batch heads n_queries d"]
@@ -66,8 +64,7 @@ def check_floating(**tensors: Any) -> None:
     """Raises SbmtError unless all are floating-point tensors."""
     for name, x in tensors.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
-            do = "convert it with .float(), or embed integer features first"
-            raise SbmtError(f"{name} as a floating-point tensor", describe(x), do)
+            raise SbmtError(f"{name} as a floating-point tensor", describe(x), "convert or embed integers first")
 
 
 def check_untransformed(*tensors: Any) -> None:
@@ -89,20 +86,15 @@ def check_untransformed(*tensors: Any) -> None:
         raise SbmtError("dense tensors outside torch.func", got, do) from error
 
 
-def not_compiled(function: Callable[P, T]) -> Callable[P, T]:
+def not_compiled(function: Function) -> Function:
     """``torch.compiler.disable``, which itself imports the compiler and so doubles the time of ``import torch``.
 
     As long as nobody has imported the compiler, there is nothing to keep it from.
     """
-    disabled: Callable[P, T] | None = None
+    disabled = cache(lambda: torch.compiler.disable(function))
 
     @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        nonlocal disabled
-        if "torch._dynamo" not in sys.modules:
-            return function(*args, **kwargs)
-        if disabled is None:
-            disabled = torch.compiler.disable(function)
-        return disabled(*args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (disabled() if "torch._dynamo" in sys.modules else function)(*args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]

@@ -90,7 +90,7 @@ def test_version_prints_four_lines(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert not stop.value.code and [line.split()[0] for line in lines] == ["sbmt", "torch", "device", "backends"]
     assert re.fullmatch(r"sbmt \d+\.\d+\.\d+", lines[0]) and re.match(r"device (cpu|cuda \(.+\))$", lines[2])
-    assert lines[3].startswith("backends dense, fused, pyg, cpu")
+    assert lines[3].startswith("backends dense, pyg, cpu")
 
 
 def test_python_m_sbmt_ends_as_the_command_does(tmp_path):

@@ -13,22 +13,15 @@ class Cache:
 
     A causal attention that is called with a cache takes its queries for the tokens that follow those in it, and adds
     their keys and values. Room doubles when it runs out, so that a token costs the same however many came before.
-
-    Attributes:
-        length: How many tokens there are.
     """
 
     def __init__(self) -> None:
-        self.length = 0
+        self.length = 0  # how many tokens there are
         self._room: list[Tensor] = []
         self.kept: Any = None  # the drawing loop's own memory
 
     def append(self, *new: Tensor) -> list[Tensor]:
-        """Adds tensors ``(batch, heads, n, …)``; returns all so far with room for more at the end of the third axis.
-
-        Raises:
-            SbmtError: If batch, heads or widths differ from those before.
-        """
+        """Adds tensors ``(batch, heads, n, …)``; returns all so far with room for more at the end of the third axis."""
         n = new[0].shape[2]
         before, now = ([(*x.shape[:2], *x.shape[3:]) for x in some] for some in (self._room, new))
         if self._room and before != now:

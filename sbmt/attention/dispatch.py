@@ -4,7 +4,6 @@
 attention calls the latter directly, since it has checked its arguments already.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sbmt.attention.dense import attend_dense, attend_fused, is_fusible
+from sbmt.attention.dense import attend_dense
 from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
 from sbmt.attention.slots import attend_in_slots
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
@@ -49,18 +48,14 @@ def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, t
 
 BACKENDS: dict[str, Attend] = {
     "dense": attend_dense,
-    "fused": attend_fused,
     "pyg": _attend_by_messages,
     "cpu": attend_by_rows,
     "gpu": attend_in_slots,
 }
-FUSED_ABOVE = {"training": 3 / 8, "training with bias or sink": 3 / 4, "evaluation": 1.0}
-"""The density from which PyTorch's own kernel under a mask is faster than loops along edges on a CPU. Where it does not
-serve, or in evaluation with a bias or a sink, loops are faster at any density."""
 DENSE_ABOVE = 1 / 16
 """The density from which visiting every pair is faster on GPUs and where loops cannot be compiled."""
 DENSE_CELLS = 1 << 28
-"""The number of pairs, over all examples and heads, whose mask is small enough for either."""
+"""The number of pairs, over all examples and heads, whose mask is small enough for that."""
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
@@ -68,9 +63,6 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
 
     Args:
         device: Where the tensors are.
-
-    Raises:
-        SbmtError: If torch knows no such device.
 
     Example:
         >>> "dense" in available_backends()
@@ -177,25 +169,20 @@ def attend_along(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
 ) -> Attended:
     """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
-    name = pick_backend(edges, terms) if backend == "auto" else backend
+    name = pick_backend(edges) if backend == "auto" else backend
     values, weights = BACKENDS[name](query, key, value, edges, terms)
     return values, weights if terms.return_weights else None
 
 
-def pick_backend(edges: EdgeList, terms: EdgeTerms) -> str:
+def pick_backend(edges: EdgeList) -> str:
     """The name of the backend that ``backend="auto"`` takes for these edges.
 
     Causal masks always get the same one: if density had a say, later tokens could change the rounding of earlier ones.
     """
-    is_counted = edges.cell_count <= DENSE_CELLS and not edges.causal
-    density = edges.n_edges / max(edges.cell_count, 1) if is_counted else 0.0
     if can_run_on(edges.keys.device):
-        case = "training" if torch.is_grad_enabled() else "evaluation"
-        if terms.bias is not None or terms.sink is not None:
-            case += " with bias or sink"
-        return "fused" if density >= FUSED_ABOVE.get(case, math.inf) and is_fusible(edges, terms) else "cpu"
-    if density >= DENSE_ABOVE:
-        return "fused" if is_fusible(edges, terms) else "dense"
+        return "cpu"
+    if edges.n_edges >= DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS and not edges.causal:
+        return "dense"
     return "gpu" if edges.keys.device.type == "cuda" else "pyg"
 
 

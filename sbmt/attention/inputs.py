@@ -17,10 +17,7 @@ Attended = tuple[Tensor, Tensor | None]
 
 
 class EdgeTerms(NamedTuple):
-    """What enters attention besides tokens and edges; all that is per edge stands in EdgeList order.
-
-    The equations are those of :func:`sbmt.edge_attention`.
-    """
+    """What enters attention besides tokens and edges, by the equations of :func:`sbmt.edge_attention`."""
 
     gate: Tensor | None = None  # (n_edges,), positive; None for ones
     gate_rule: GateRule = "score"

@@ -1,7 +1,7 @@
 """Attention as message passing on a bipartite graph, with PyTorch Geometric."""
 
 from functools import cache
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,8 @@ from sbmt.errors import SbmtError, check_choice, describe
 from sbmt.graph.edges import EdgeList
 from sbmt.types import accumulator, check_floating
 
+Pair = tuple[Tensor | None, Tensor | None]
+
 
 class EdgeAttention(MessagePassing):
     r"""Scaled dot-product attention along the edges of any bipartite graph.
@@ -21,17 +23,14 @@ class EdgeAttention(MessagePassing):
     $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$ under
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
     sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
-    neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`.
+    neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may come in pairs,
+    of sources and targets, as ``torch_geometric.nn.HeteroConv`` gives them: call that with dictionaries of queries,
+    keys, values and edges.
 
     Args:
-        gate_rule: What the gate multiplies.
+        gate_rule: What the gate multiplies, ``"score"`` or ``"weight"``.
 
-    Raises:
-        SbmtError: If the gate rule is neither ``"score"`` nor ``"weight"``.
-
-    Cost: O(edges · d) time and memory: messages are materialised.
-
-    Paper: equations 3, 4 and 9.
+    Cost: O(edges · d) time and memory: messages are materialised. Paper: equations 3, 4 and 9.
 
     Example:
         >>> import torch
@@ -48,9 +47,9 @@ class EdgeAttention(MessagePassing):
 
     def forward(
         self,
-        query: Float[Tensor, "n_targets d"],
-        key: Float[Tensor, "n_sources d"],
-        value: Float[Tensor, "n_sources d_value"],
+        query: Float[Tensor, "n_targets d"] | Pair,
+        key: Float[Tensor, "n_sources d"] | Pair,
+        value: Float[Tensor, "n_sources d_value"] | Pair,
         edge_index: Int[Tensor, "2 n_edges"],
         gate: Float[Tensor, " n_edges"] | None = None,
         weight_scale: Float[Tensor, " n_edges"] | None = None,
@@ -64,15 +63,13 @@ class EdgeAttention(MessagePassing):
         ``gate`` holds a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
         as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds a term to each target's
         denominator, its exponential. With ``return_weights`` the weights after the softmax are returned too.
-
-        Raises:
-            SbmtError: On tensors whose types or shapes do not fit, edges between nodes that are not there, or a gate
-                that is not positive.
         """
+        given: Any = (query, 1), (key, 0), (value, 0)
+        queries, keys, values = (x[side] if isinstance(x, tuple) else x for x, side in given)
         terms = EdgeTerms(gate, self.gate_rule, bias, sink, weight_scale)
-        check_graph(query, key, value, edge_index)
-        check_terms(terms, edge_index.shape[1], query.shape[0], query.device)
-        out, weights = self.pass_messages(query, key, value, edge_index, terms)
+        check_graph(queries, keys, values, edge_index)
+        check_terms(terms, edge_index.shape[1], queries.shape[0], queries.device)
+        out, weights = self.pass_messages(queries, keys, values, edge_index, terms)
         return (out, weights) if return_weights else out
 
     def pass_messages(

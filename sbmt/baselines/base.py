@@ -36,8 +36,7 @@ class Baseline(nn.Module):
     unless a subclass says otherwise.
     """
 
-    is_precise = True
-    """Whether it is computed in float32 at least, whatever autocast and the inputs are."""
+    is_precise = True  # computed in float32 at least, whatever autocast and the inputs are
 
     def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0, causal: bool = False) -> None:
         super().__init__()
@@ -62,11 +61,7 @@ class Baseline(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> AttentionOutput:
-        """Attends; see :class:`~sbmt.layers.SBMAttention` for arguments.
-
-        Raises:
-            SbmtError: If tensors or masks do not fit together, or do not fit the layer.
-        """
+        """Attends; see :class:`~sbmt.layers.SBMAttention` for arguments, and for what is refused."""
         check_attention_inputs(query, key, value)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
@@ -88,7 +83,7 @@ class Baseline(nn.Module):
             edges = all_pairs(shape, query_mask, key_mask, self.causal, device=out.device) if return_edges else None
             out = AttentionOutput(out, density, density, edges)
         values = zero_padding(out.values.to(dtypes[2]), query_mask)
-        return AttentionOutput(values, out.density, out.expected_density, out.edges, out.auxiliary_loss)
+        return AttentionOutput(values, out.density, out.expected_density, out.edges)
 
     def extra_repr(self) -> str:
         """The settings that all baselines share."""

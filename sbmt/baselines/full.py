@@ -13,9 +13,7 @@ class FullAttention(Baseline):
         dropout: On the attention weights, from PyTorch's global generator.
         causal: Whether no query reads a later key.
 
-    Cost: O(n² d) time, O(n d) memory where the kernel is fused.
-
-    Source: equation 1 of the paper.
+    Cost: O(n² d) time, O(n d) memory where the kernel is fused. Source: equation 1 of the paper.
     """
 
     is_precise = False

@@ -74,11 +74,8 @@ class PerformerAttention(LinearAttention):
     with the length of queries and keys. Features stay logarithms, so nothing overflows.
 
     Args:
-        n_features: Random features m; the paper's comparison has 256.
+        n_features: Random features m, drawn at construction, the same for all heads; the paper's comparison has 256.
         dropout: As in :class:`LinearAttention`.
-
-    Attributes:
-        features: w, a buffer ``(n_features, d_head)`` for all heads and examples, drawn at construction and then kept.
 
     Cost: O(n m d) time, O(n m + m d) memory per head.
 

@@ -16,11 +16,9 @@ class LinformerAttention(Baseline):
 
     Args:
         n_positions: Largest number of keys, padding included.
-        n_projected: Learned mixtures of keys, at least 1; the paper's comparison has 256.
+        n_projected: Learned mixtures of keys, at least 1, at first normal with standard deviation 0.02; the paper's
+            comparison has 256.
         dropout: On the weights of mixtures, from PyTorch's global generator.
-
-    Attributes:
-        projection: E, ``(n_heads, n_projected, n_positions)``, initially normal with standard deviation 0.02.
 
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
 

@@ -1,5 +1,7 @@
 """Block models whose clusters are crossed partitions, which do without an array of all tokens by all clusters."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -47,23 +49,12 @@ class CrossedModel(BlockModel):
     pair is the product of those in its parts, and the group's block of S is the Kronecker product of the two $S^f$. It
     has that model's law, and its dense memberships where somebody asks for them; drawing and rates never form them.
 
-    Args:
-        query: Parts and memberships of queries, as :func:`part_memberships` returns them.
-        part_blocks: $S^f$, ``(heads, partitions, s, s)``.
-        key: The same of keys.
-        query_mask: bool ``(batch, n_queries)``, already checked; None = all real.
-        key_mask: bool ``(batch, n_keys)``, likewise.
-        causal: Whether no query may attend a later key, likewise.
+    It is made of the parts and memberships of queries and of keys, as :func:`part_memberships` returns them, the
+    $S^f$, ``(heads, partitions, s, s)``, and two masks and ``causal`` as they have been checked already.
     """
 
     def __init__(
-        self,
-        query: Chosen,
-        part_blocks: Tensor,
-        key: Chosen,
-        query_mask: Tensor | None,
-        key_mask: Tensor | None,
-        causal: bool = False,
+        self, query: Chosen, part_blocks: Tensor, key: Chosen, query_mask: Any, key_mask: Any, causal: bool = False
     ) -> None:
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part = query[0], key[0]

@@ -20,16 +20,13 @@ Learning = Literal["straight_through", "likelihood"]
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
     r"""Share of real pairs that are edges, with a straight-through gradient.
 
-    The value is $|M| / N$ for $N$ real pairs. With the gate of
+    The value is $|M| / N$ for $N$ real pairs, 0 where there are none. With the gate of
     :func:`~sbmt.block_model.model.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. The
     expectation of that is $p_{ij}$ times the exact gradient, so it fades as masks get sparse.
 
     Args:
         edges: What was attended.
         gate: ``(n_edges,)``, whose gradient counts and whose value does not; None means no gradient.
-
-    Returns:
-        ``(batch, heads)`` in [0, 1]; 0 where there is no real pair.
 
     Paper: section 5.2, the term L_s.
     """
@@ -58,15 +55,8 @@ def weigh_edges(
     An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
     that on average value and gradient of the estimate are those of :meth:`~sbmt.BlockModel.expected_density`.
 
-    Args:
-        edges: The drawn edges, and all certain ones.
-        rate: Their rates without exploration. Gradients pass to the density.
-        link: Makes probabilities of rates.
-        law: By whose probabilities edges were drawn; see :func:`~sbmt.samplers.law_of`.
-        exploration: δ with which they were drawn.
-        is_certain: ``(n_edges,)``, which edges would be there whatever was drawn; None for none.
-
-    Cost: O(edges).
+    ``rate`` is without exploration, and ``link`` makes probabilities of rates, but edges were drawn by those of ``law``
+    (see :func:`~sbmt.samplers.law_of`) with exploration. Certain edges would be there whatever was drawn.
     """
     expected = probability(link, rate)
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
@@ -83,9 +73,6 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
         outputs: One attention output per layer.
         kind: ``"sampled"`` is the paper's, with a straight-through gradient; ``"expected"`` is the closed form of the
             mean probability, with the exact gradient.
-
-    Raises:
-        SbmtError: If there is no output, or ``kind`` is unknown.
     """
     check_choice("kind", kind, DensityKind)
     if not isinstance(outputs, (list, tuple)) or not outputs or not all(hasattr(o, "density") for o in outputs):
@@ -112,16 +99,8 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
 
     Rates are exponentials, so in rare steps the gradient of the fit grows by a factor of a thousand, after which Adam
     would stand still for hundreds of steps. The direction stays, and so does the optimum.
-
-    Example:
-        >>> x = torch.ones(2, 2, requires_grad=True)
-        >>> (unit_gradient(x, 0) * torch.tensor([[3.0, 4.0], [0.0, 0.0]])).sum().backward()
-        >>> x.grad
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
     """
-    out: Tensor = _UnitGradient.apply(x, head_axis)
-    return out
+    return _UnitGradient.apply(x, head_axis)
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
@@ -129,11 +108,10 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     check_choice("learning", learning, Learning)
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
-            expected = "edges_per_query > 0 with learning='likelihood'"
-            raise SbmtError(expected, describe(edges_per_query), "16 is a start")
+            got = describe(edges_per_query)
+            raise SbmtError("edges_per_query > 0 with learning='likelihood'", got, "16 is a start")
     elif edges_per_query is not None:
-        do = "leave it out, or name that way of learning too"
-        raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", do)
+        raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", "leave it out")
 
 
 def fit_loss(
@@ -149,10 +127,10 @@ def fit_loss(
 
     $$\frac{1}{N} \sum_i \Big[\sum_j r_{ij} - c \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)\Big]$$
 
-    over the N real queries of all examples and heads. The first sum runs over all keys and has a closed form; the
-    second runs over the drawn edges, and estimates that over all keys if the attention was reweighted. Where a head's
-    overall rate is optimal, the rates of a query sum on average to c times the attention that it gives away, so that
-    at most c edges per query are expected.
+    over the N real queries of all examples and heads; 0 where there are none. The first sum runs over all keys and has
+    a closed form; the second runs over the drawn edges, and estimates that over all keys if the attention was
+    reweighted. Where a head's overall rate is optimal, the rates of a query sum on average to c times the attention
+    that it gives away, so that at most c edges per query are expected.
 
     Args:
         block_model: What is fitted.
@@ -161,19 +139,12 @@ def fit_loss(
         weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
-        is_near: Edges of a window were not drawn, and no rate has to explain them: they take no part in the second
-            sum.
+        is_near: Edges of a window, which were not drawn. No rate has to explain them: the second sum leaves them out.
 
-    Returns:
-        A scalar; 0 where there is no real query.
-
-    Cost: O(n k + k² + edges).
-
-    Paper: not in it; after Ball, Karrer and Newman (2011), with attention in place of counted edges.
+    Cost: O(n k + k² + edges). Not in the paper; after Ball, Karrer and Newman (2011), with attention for counted edges.
     """
     targets = weights.detach().to(rate.dtype)
-    if is_near is not None:
-        targets = targets.masked_fill(is_near, 0.0)
+    targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)
     gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
     loss = block_model.sum_of_rates().sum() - edges_per_query * gained
     batch, heads, n_queries, _ = edges.shape
@@ -187,9 +158,6 @@ def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
 
     Args:
         outputs: What a model returned, or the attention outputs of its layers.
-
-    Raises:
-        SbmtError: If there is no attention output.
 
     Example:
         >>> import sbmt

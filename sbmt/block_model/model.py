@@ -24,7 +24,7 @@ LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clust
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # formed at a time where all pairs are visited, or rows are gathered along edges
+_NUMBERS_AT_ONCE = 1 << 24  # gathered at a time along edges
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -38,12 +38,7 @@ class ExtraKeys:
 
     Attributes:
         per_query: Expected number of extra keys of a query, > 0; padded keys count among the n_keys but are never
-            drawn.
-
-    Raises:
-        SbmtError: If ``per_query`` is not positive.
-
-    Paper: not in it; the paper's δ is constant.
+            drawn. The paper's δ is constant.
 
     Example:
         >>> ExtraKeys(4).probability(1000)
@@ -82,7 +77,6 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
     Paper: equation 9.
 
     Example:
-        >>> import torch
         >>> p = torch.tensor([0.3, 0.7], requires_grad=True)
         >>> gate = straight_through_gate(p)
         >>> (gate * torch.tensor([2.0, 5.0])).sum().backward()
@@ -213,13 +207,7 @@ class BlockModel(TokenPairs):
             return (query @ self.block_matrix @ key[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """The rates of given edges without exploration, in EdgeList order.
-
-        Cost: O(n k² + edges · k).
-
-        Raises:
-            SbmtError: If the shapes differ.
-        """
+        """The rates of given edges without exploration; otherwise as :meth:`edge_probability`."""
         self.check_edges(edges)
         return edge_dot(self.query_rates, self.key_membership, edges)
 
@@ -238,67 +226,45 @@ class BlockModel(TokenPairs):
         return query, key
 
     def expected_mask(self, exploration: float = 0.0) -> Float[Tensor, "batch heads n_queries n_keys"]:
-        """E[M], the edge probability of every pair: ``(batch, heads, n_queries, n_keys)`` in [0, 1].
-
-        Args:
-            exploration: δ in [0, 1).
-
-        Cost: O(n² k) time, O(n²) memory.
-        """
+        """E[M], the edge probability of every pair, with exploration δ in [0, 1). O(n² k) time, O(n²) memory."""
         query, key = self.rate_factors(exploration)
         with full_precision(query):
             found = probability(self.link, query @ key.mT)
             return found.tril(self.offset) if self.causal else found
 
     def edge_probability(self, edges: EdgeList, exploration: float = 0.0) -> Float[Tensor, " n_edges"]:
-        """The probabilities of given edges, in EdgeList order.
-
-        Args:
-            edges: Edges of a graph of this model's shape.
-            exploration: δ in [0, 1).
-
-        Cost: O(n k² + edges · k).
-
-        Raises:
-            SbmtError: If the shapes differ.
-        """
+        """The probabilities of given edges, in EdgeList order, with exploration δ in [0, 1). O(n k² + edges · k)."""
         check_exploration(exploration)
         rate = self.edge_rate(edges)
         return probability(self.link, rate + exploration if exploration else rate)
 
     def check_edges(self, edges: EdgeList) -> None:
         """Raises SbmtError unless these are edges of this model's shape."""
-        if not isinstance(edges, EdgeList) or edges.shape != self.shape:
-            got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"edges of shape {self.shape}", got, "sample them from this block model")
-        if self.causal and not edges.causal:
-            raise SbmtError("edges with causal=True, as the model", "causal=False", "sample them from this block model")
+        if not isinstance(edges, EdgeList) or edges.shape != self.shape or edges.causal < self.causal:
+            got = edges if isinstance(edges, EdgeList) else type(edges).__name__
+            expected = f"edges of shape {self.shape}{', causal' * self.causal}"
+            raise SbmtError(expected, got, "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p, by :func:`straight_through_gate`.
 
         p is taken without ``min(·, 1)``, whose gradient is zero: no edge of probability 1 could become less likely.
-
-        Paper: equation 9.
         """
         rate = self.edge_rate(edges)
         return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
-        r"""Mean edge probability over real pairs, ``(batch, heads)``; 0 where there is no real pair.
+        r"""Mean edge probability over real pairs with exploration δ in [0, 1); 0 where there is no real pair.
 
         Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
         $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
-        other links, and for block matrices whose rates are clamped, there is no closed form: all pairs are visited, in
-        O(n² k) time, and where gradients are off in pieces of bounded memory.
-
-        Args:
-            exploration: δ in [0, 1).
+        other links, and for block matrices whose rates are clamped, there is no closed form: it is the mean of
+        :meth:`expected_mask`.
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
         added = exploration if self.link == "bilinear" else 0.0  # to the mean, instead of to each rate
-        total = self.sum_of_rates() if self.has_closed_density else self._sum_of_probabilities(exploration - added)
+        total = self.sum_of_rates() if self.has_closed_density else self.expected_mask(exploration - added).sum((2, 3))
         mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
 
@@ -314,15 +280,6 @@ class BlockModel(TokenPairs):
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
             return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
 
-    def _sum_of_probabilities(self, exploration: float) -> Tensor:
-        query, key = self.rate_factors(exploration)
-        n_rows, parts = max(1, _NUMBERS_AT_ONCE // key[..., 0].numel()), []
-        for first, part in zip(range(0, self.shape[2], n_rows), query.split(n_rows, 2), strict=True):
-            with full_precision(part):
-                found = probability(self.link, part @ key.mT)
-            parts.append((found.tril(first + self.offset) if self.causal else found).sum((-2, -1)))
-        return torch.stack(parts).sum(0)
-
     def __repr__(self) -> str:
         causal = ", causal=True" * self.causal
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r}{causal})"
@@ -331,14 +288,9 @@ class BlockModel(TokenPairs):
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
-    An edge that is drawn with probability p then stands for 1/p pairs, so that the softmax's numerator and denominator
-    over drawn edges estimate those over all pairs without bias, as long as p is at least
-    :data:`SMALLEST_PROBABILITY`. It carries no gradient.
-
-    Args:
-        drawn_with: The probability with which each edge was drawn, exploration included; 1 for certain edges.
-
-    Not in the paper.
+    An edge that is drawn with probability p, exploration included, then stands for 1/p pairs, so that the softmax's
+    numerator and denominator over drawn edges estimate those over all pairs without bias, as long as p is at least
+    :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. It carries no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
@@ -357,11 +309,9 @@ def _check_shapes(
     query: Tensor, block: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None
 ) -> tuple[int, int]:
     """The numbers of examples and heads that all tensors broadcast to."""
-    given = {"query_membership": query, "block_matrix": block, "key_membership": key}
-    named = ("query_mask", query_mask), ("key_mask", key_mask)
-    masks = {name: mask for name, mask in named if isinstance(mask, Tensor) and mask.dim()}
+    masks = [mask for mask in (query_mask, key_mask) if isinstance(mask, Tensor)]
     heads = {x.shape[axis] for x, axis in ((query, 1), (block, 0), (key, 1)) if x.dim() > 1} - {1}
-    batches = {x.shape[0] for x in (query, key, *masks.values()) if x.dim()} - {1}
+    batches = {x.shape[0] for x in (query, key, *masks) if x.dim()} - {1}
     if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
         expected = "memberships with 4 dimensions and a block matrix with 3"
     elif not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
@@ -372,7 +322,7 @@ def _check_shapes(
         expected = "equal (or broadcasting) batch sizes and head counts"
     else:
         return batches.pop() if batches else 1, heads.pop() if heads else 1
-    shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (given | masks).items())
+    shapes = ", ".join(str(tuple(x.shape)) for x in (query, block, key, *masks))
     raise SbmtError(expected, shapes, "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast")
 
 

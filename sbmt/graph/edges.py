@@ -5,24 +5,16 @@ Samplers return an :class:`EdgeList`, and attention follows it. It needs only th
 """
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes, describe, is_integer
-from sbmt.graph.masks import (
-    TokenPairs,
-    check_as_many_keys,
-    check_causal,
-    check_mask,
-    check_shape,
-    merge,
-    share_of_pairs,
-)
+from sbmt.graph.masks import TokenPairs, check_as_many_keys, check_causal, check_mask, check_shape, share_of_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -47,10 +39,7 @@ class EdgeList(TokenPairs):
         check: Whether to verify also what takes a pass over the edges: their order, their range, and that none of them
             touches padding, or a later key if the mask is causal.
 
-    Raises:
-        SbmtError: If the parts do not fit together.
-
-    Memory: 8 bytes per edge and per row.
+    Memory: 8 bytes per edge and per row. SbmtError if the parts do not fit together.
     """
 
     row_ptr: Int[Tensor, " rows_plus_1"]
@@ -66,9 +55,8 @@ class EdgeList(TokenPairs):
         check_shape(self.shape)
         check_causal(self.shape, self.causal)
         self._check_parts()
-        batch, _, n_queries, n_keys = self.shape
-        for name, n in (("query_mask", n_queries), ("key_mask", n_keys)):
-            object.__setattr__(self, name, check_mask(name, getattr(self, name), batch, n, self.keys.device))
+        for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, self.keys.device))
         if self.check:
             self._check_every_edge()
 
@@ -80,10 +68,9 @@ class EdgeList(TokenPairs):
                 raise SbmtError(f"{name} as an int64 tensor", describe(part), "convert it with .long()")
         if row_ptr.device != keys.device:
             raise SbmtError(f"row_ptr on {keys.device}, as the keys", row_ptr.device, "move one of them")
-        n_rows = prod(self.shape[:3])
-        if row_ptr.shape != (n_rows + 1,):
-            do = "give one entry per row, and one more at the end"
-            raise SbmtError(f"row_ptr of length {n_rows + 1}", tuple(row_ptr.shape), do)
+        if row_ptr.shape != (prod(self.shape[:3]) + 1,):
+            expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
+            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one more at the end")
         if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
@@ -124,8 +111,7 @@ class EdgeList(TokenPairs):
         """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
         check_shape(shape)
         if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
-            do = "number them as EdgeList.cells does"
-            raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), do)
+            raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), "number them as cells() does")
         if cells.numel() and int(cells[0]) < 0:
             raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
         row_ptr = torch.searchsorted(cells, shape[3] * torch.arange(prod(shape[:3]) + 1, device=cells.device))
@@ -140,21 +126,19 @@ class EdgeList(TokenPairs):
     ) -> "EdgeList":
         """Edges where a dense boolean mask is True.
 
+        Raises:
+            SbmtError: If it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
+
         Example:
             >>> EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).keys
             tensor([0, 1, 2])
-
-        Raises:
-            SbmtError: If ``mask`` is not boolean with 4 dimensions, or True at a padded token, or at a later key
-                although ``causal``.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
             raise SbmtError(expected, describe(mask), "convert it with .bool()")
         batch, heads, n_queries, n_keys = mask.shape
-        shape = (batch, heads, n_queries, n_keys)
-        edges = EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), shape, query_mask, key_mask, causal)
-        return replace(edges, check=True) if causal or any(m is not None for m in (query_mask, key_mask)) else edges
+        rest = (batch, heads, n_queries, n_keys), query_mask, key_mask, causal
+        return replace(EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), *rest), check=True)
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -227,31 +211,23 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """Edges of either; multiplicities are dropped.
+        """Edges of either; multiplicities are dropped. SbmtError if shapes or masks differ.
 
         Cost: O(n + edges · log(edges)).
-
-        Raises:
-            SbmtError: If shapes or masks differ.
         """
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
-        if self.shape != other.shape:
-            raise SbmtError(f"edges of shape {self.shape}", other.shape, "unite graphs over the same tokens")
-        for name in ("query_mask", "key_mask", "causal"):
+        for name in ("shape", "query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine is theirs
+            is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} on both sides", "two that differ", "build both with the same one")
-        return EdgeList.from_cells(merge(self.cells(), other.cells()), self.shape, *self.masks)
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "unite masks of the same tokens")
+        return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
         """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
 
         FlexAttention reads whole blocks of pairs and skips those without an edge; edges of sampled masks lie scattered.
-
-        Raises:
-            SbmtError: If the block size is below 1.
         """
         from torch.nn.attention.flex_attention import create_block_mask
 
@@ -271,10 +247,7 @@ class EdgeList(TokenPairs):
     def with_window(self, window: int) -> "EdgeList":
         """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens; with j ≤ i if causal.
 
-        Cost: O(edges + n · window) per graph.
-
-        Raises:
-            SbmtError: If ``window`` is negative, or queries and keys differ in number.
+        Cost: O(edges + n · window) per graph. SbmtError if queries and keys differ in number.
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)
@@ -287,8 +260,8 @@ class EdgeList(TokenPairs):
             if mask is not None:
                 is_edge = is_edge & mask[:, token][:, None]
         rows = torch.arange(batch * heads * n_queries, device=device).view(batch, heads, n_queries, 1)
-        near = (rows * n_keys + key)[is_edge]
-        return EdgeList.from_cells(merge(near, self.cells()), self.shape, *self.masks)
+        both = torch.cat([self.cells(), (rows * n_keys + key)[is_edge]])
+        return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
@@ -299,9 +272,9 @@ class EdgeList(TokenPairs):
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""
-        names = ("row_ptr", "keys", "query_mask", "key_mask", "multiplicity")
-        parts = {name: getattr(self, name) for name in names}
-        return replace(self, **{name: part.to(device) for name, part in parts.items() if part is not None}, check=False)
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        moved: dict[str, Any] = {name: x.to(device) for name, x in parts.items() if isinstance(x, Tensor)}
+        return replace(self, **moved, check=False)
 
     def __repr__(self) -> str:
         return f"EdgeList(shape={self.shape}, n_edges={self.n_edges}{', causal' * self.causal})"

@@ -21,16 +21,11 @@ def check_shape(shape: object) -> None:
 
 
 def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
-    """``mask`` expanded to ``(batch, n)``: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real.
-
-    Raises:
-        SbmtError: If the mask is not boolean, cannot be expanded, or is not on the device, if one is given.
-    """
+    """``mask`` expanded to ``(batch, n)``: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real."""
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        do = "compare the ids with the padding id"
-        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), do)
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with the padding's")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:
@@ -113,17 +108,3 @@ def zero_padding(
     Multiplying by a weight of zero would not do: 0 · NaN is NaN.
     """
     return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)
-
-
-def merge(first: Int[Tensor, " n"], second: Int[Tensor, " m"]) -> Int[Tensor, " n_edges"]:
-    """The union of two lists of ascending cells, ascending. Cost: O(m · log n + n)."""
-    if not first.numel() or not second.numel():
-        return second if second.numel() else first
-    place = torch.searchsorted(first, second)
-    is_new = first[place.clamp(max=first.numel() - 1)] != second
-    place = place[is_new] + torch.arange(int(is_new.sum()), device=first.device)
-    is_first = torch.ones(first.numel() + place.numel(), dtype=torch.bool, device=first.device)
-    is_first[place] = False
-    united = torch.empty_like(is_first, dtype=torch.int64)
-    united[is_first], united[place] = first, second[is_new]
-    return united

@@ -18,18 +18,8 @@ def sliding_window(
 ) -> EdgeList:
     """Every token attends the tokens at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
 
-    Args:
-        shape: ``(batch, heads, n, n)``.
-        window: Width w ≥ 0; 0 means self-loops. The paper's GLUE models use 64.
-        query_mask: bool ``(batch, n)``, True = real token.
-        key_mask: bool ``(batch, n)``, True = real token.
-        causal: Whether a token attends none that comes after it.
-        device: Where the edges live.
-
-    Raises:
-        SbmtError: If ``window`` is negative or queries and keys differ in number.
-
-    Cost: O(n · window) per graph.
+    A window of 0 means self-loops; the paper's GLUE models use 64. Other arguments are those of an
+    :class:`~sbmt.EdgeList`, with as many queries as keys. Cost: O(n · window) per graph.
 
     Example:
         >>> sliding_window((1, 1, 4, 4), 2).to_dense().int()[0, 0]
@@ -52,16 +42,9 @@ def all_pairs(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Every real query attends every real key: full attention as an edge list.
+    """Every real query attends every real key: full attention as an edge list, in O(n²) time and memory per graph.
 
-    Args:
-        shape: ``(batch, heads, n_queries, n_keys)``.
-        query_mask: bool ``(batch, n_queries)``, True = real token.
-        key_mask: bool ``(batch, n_keys)``, True = real token.
-        causal: Whether no query attends a later key, see :class:`~sbmt.EdgeList`.
-        device: Where the edges live; masks are there already.
-
-    Cost: O(n²) time and memory per graph.
+    Arguments are those of an :class:`~sbmt.EdgeList`; masks are on the device already.
 
     Example:
         >>> all_pairs((1, 1, 2, 3), key_mask=torch.tensor([[True, False, True]])).keys

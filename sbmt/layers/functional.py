@@ -83,10 +83,6 @@ def sbm_attention(
         return_edges: Whether to return the edges.
         **settings: Those of :class:`MaskSettings`, by name.
 
-    Returns:
-        Values, the density of what was attended, the mean edge probability, the edges if asked for, and the auxiliary
-        loss.
-
     Raises:
         SbmtError: On shapes that do not fit, unknown names, or numbers out of range.
 

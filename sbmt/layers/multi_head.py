@@ -14,9 +14,7 @@ from sbmt.graph.masks import check_mask
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
-TransformHeads = Callable[..., tuple[Tensor, Tensor]]
-"""From query heads and key heads, each ``(batch, heads, n, d_head)``, to those that are attended with. When decoding,
-``first`` is the position of the first."""
+TransformHeads = Callable[..., tuple[Tensor, Tensor]]  # of query and key heads; when decoding, with first= their place
 
 
 class MultiHeadAttention(nn.Module):
@@ -34,8 +32,7 @@ class MultiHeadAttention(nn.Module):
         dropout: On the attention weights while training, in [0, 1).
         bias: Whether the projections have one.
         batch_first: Always True.
-        device: Where the parameters are kept.
-        dtype: Type of the parameters.
+        device: Where the parameters are kept, as numbers of ``dtype``.
         attention: Name for :func:`~sbmt.layers.build_attention`.
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
             key begin in the same clusters. They part in training.
@@ -139,7 +136,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: ``(batch, n_queries, embed_dim)``.
             key: ``(batch, n_keys, embed_dim)``.
-            value: ``(batch, n_keys, embed_dim)``.
+            value: Of the key's shape.
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or, as PyTorch's own layers
                 pass it on, 0 and -inf for that.
             need_weights: Whether the second result is wanted.
@@ -152,9 +149,6 @@ class MultiHeadAttention(nn.Module):
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result carries the edges.
             cache: What the layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
-
-        Raises:
-            SbmtError: On shapes or masks that do not fit, or on an argument that is refused.
         """
         check_untransformed(query, key, value)
         causal = getattr(self.attention, "causal", False)
@@ -176,41 +170,38 @@ class MultiHeadAttention(nn.Module):
         query_mask = _is_real("query_padding_mask", query_padding_mask, query)
         if query_padding_mask is None and query.shape == key.shape:
             query_mask = key_mask
-        masks = query_mask, key_mask, key_mask
-        query, key, value = (_zero_padding(x, mask) for x, mask in zip((query, key, value), masks, strict=True))
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        tokens = _zero_padding(query, query_mask), _zero_padding(key, key_mask), _zero_padding(value, key_mask)
         heads = [  # batch heads n d_head
             nn.functional.linear(x, weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
+            for x, weight, bias in zip(tokens, weights, biases, strict=True)
         ]
-        if self.transform_heads is not None:
-            heads[:2] = self._transform(heads[0], heads[1], None if cache is None else cache.length)
+        options: dict[str, Any] = {"query_mask": query_mask, "key_mask": key_mask, "generator": generator}
         if cache is not None:
             check_decoding(self.attention, query_mask, key_mask)
-        options: dict[str, Any] = {} if cache is None else {"cache": cache}
-        options |= {"query_mask": query_mask, "key_mask": key_mask, "generator": generator}
+            options["cache"] = cache
+        if self.transform_heads is not None:
+            heads[:2] = self._transform(heads[0], heads[1], cache)
         attended = self.attention(*heads, return_edges=return_edges, **options)
         output = self.out_proj(attended.values.transpose(1, 2).flatten(2).to(self.out_proj.weight.dtype))
         return output, attended if need_weights else None
 
-    def _transform(self, query: Tensor, key: Tensor, first: int | None) -> tuple[Tensor, Tensor]:
+    def _transform(self, query: Tensor, key: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         assert self.transform_heads is not None
-        if first is not None:
-            _check_takes_first(self.transform_heads)
-        found = self.transform_heads(query, key, **({} if first is None else {"first": first}))
+        options = {}
+        if cache is not None:
+            function = getattr(self.transform_heads, "forward", self.transform_heads)
+            taken = inspect.signature(function).parameters.values()
+            if not any(p.name == "first" or p.kind is p.VAR_KEYWORD for p in taken):
+                raise SbmtError("decoding needs a transform_heads that takes first=, the position of its first token")
+            options["first"] = cache.length
+        found = self.transform_heads(query, key, **options)
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else x for x in found] if isinstance(found, tuple) else found
         if shapes != [tuple(query.shape), tuple(key.shape)]:
             expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"
             raise SbmtError(expected, shapes, "return both, in the shapes that they came in")
         return found
-
-
-def _check_takes_first(transform_heads: TransformHeads) -> None:
-    """Raises SbmtError unless the function, or the module's ``forward``, takes ``first``, as decoding needs."""
-    taken = inspect.signature(getattr(transform_heads, "forward", transform_heads)).parameters.values()
-    if not any(p.name == "first" or p.kind is p.VAR_KEYWORD for p in taken):
-        raise SbmtError("decoding needs a transform_heads that takes first=, the position of its first token")
 
 
 def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:
@@ -230,8 +221,7 @@ def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
             raise SbmtError(f"{name} of 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
         padding = padding != 0
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        do = "compare the ids with the padding id"
-        raise SbmtError(f"{name} as a bool tensor, True = ignore", describe(padding), do)
+        raise SbmtError(f"{name} as a bool tensor, True = ignore", describe(padding), "compare ids with the padding id")
     return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)
 
 

@@ -58,14 +58,7 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
     if it needs that. Other numbers, names and bools with a default are options of the command line, such as
-    ``--n-hops`` for ``n_hops=2``.
-
-    Args:
-        name: Letters, digits and underscores, and not one of the library's own. Yours may be registered again.
-        attention: The class; see :func:`sbmt.testing.check_attention`.
-
-    Raises:
-        SbmtError: If the name is taken or no identifier, or the class no ``nn.Module``.
+    ``--n-hops`` for ``n_hops=2``. A name of yours may be registered again; SbmtError on a name of the library.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
@@ -121,8 +114,7 @@ def make_options(name: str, values: Mapping[str, Any]) -> Any:
     for each, value in given.items():
         if allowed[each]:
             choose(each, value, dict.fromkeys(allowed[each]))
-        elif each.startswith("n_"):
-            check_sizes(**{each: value})
+    check_sizes(**{each: value for each, value in given.items() if each.startswith("n_")})
     return options_of(name)(**given)
 
 
@@ -143,9 +135,6 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
         name: ``"sbm"``, ``"full"``, …, or one that :func:`register_attention` was given.
         preset: For ``"sbm"``: ``"recommended"``, ``"faithful"`` or ``"fitted"``; arguments override its settings.
         **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
-
-    Raises:
-        SbmtError: If the name, the preset or an argument is unknown, or an argument is missing.
 
     Example:
         >>> build_attention("full", d_head=8, n_heads=2)

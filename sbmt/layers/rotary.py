@@ -22,8 +22,7 @@ def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axe
         x: Vectors at positions first, first + 1, … along the next to last axis; d is even.
         first: Position of the first vector.
 
-    Angles, sines and cosines are float32 at least, whatever the type of ``x``, also under autocast: 16 bits cannot tell
-    large positions apart.
+    Angles are float32 at least, also under autocast: 16 bits cannot tell large positions apart.
 
     Cost: O(n · d) time and memory for each head.
 
@@ -42,23 +41,15 @@ def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axe
 class RotaryPositions(nn.Module):
     """Turns queries and keys by their positions: the ``transform_heads`` of ``positions="rotary"``.
 
-    Positions count from the first token of the padded sequence, for queries and for keys. It has no parameters.
-
     Args:
-        d_head: Width of a head, an even number.
-
-    Example:
-        >>> query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
-        >>> [x.shape for x in RotaryPositions(8)(query, key)]
-        [torch.Size([1, 2, 3, 8]), torch.Size([1, 2, 5, 8])]
+        d_head: Width of a head, an even number. Positions count from the first token of the padded sequence.
     """
 
     def __init__(self, d_head: int) -> None:
         super().__init__()
         check_sizes(d_head=d_head)
         if d_head % 2:
-            do = "change the width or the number of heads"
-            raise SbmtError("heads of even width for rotary positions", d_head, do)
+            raise SbmtError("heads of even width for rotary positions", d_head, "change the number of heads")
 
     def forward(
         self,

@@ -22,15 +22,10 @@ from sbmt.layers.functional import MaskSettings, attend_next, attend_through
 from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
 
 Membership = Literal["sigmoid", "crossed"]
-SHARPNESS = 3.5
-"""How many times as far apart as usual the nodes lie at the start of crossed memberships."""
-
+SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
 MOST_PARTS = 1 << 15  # numbered by int16
 LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
-LEAST_START = 1e-6
-"""How far below 0 the logarithm of a start is at least, since 0 says that there has been none."""
-
-
+LEAST_START = 1e-6  # how far below 0 the logarithm of a start is at least, since 0 says that there has been none
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
 SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # in a layer's representation
 
@@ -88,7 +83,7 @@ class SBMAttention(nn.Module):
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
-    In eval mode masks are still sampled, as in the paper, without exploration and dropout. At the start every edge
+    In eval mode masks are still sampled, as in the paper, but without exploration and dropout. At the start every edge
     probability is close to ¼; with crossed memberships they differ.
 
     Raises:
@@ -138,11 +133,11 @@ class SBMAttention(nn.Module):
         MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query).check()
         is_crossed = membership == "crossed"
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
+        n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # of C, for each head
         if is_crossed and link != "poisson":
             raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "name that link too")
-        if is_crossed and 2 * n_groups * n_parts > MOST_PARTS:
-            expected = f"at most {MOST_PARTS} parts of all partitions with crossed memberships"
-            raise SbmtError(expected, 2 * n_groups * n_parts, "take fewer clusters")
+        if is_crossed and n_rows > MOST_PARTS:
+            raise SbmtError(f"at most {MOST_PARTS} parts of all partitions", n_rows, "take fewer clusters")
         if n_groups > 1 and not is_crossed:
             raise SbmtError("groups of clusters with membership='crossed'", f"{n_groups} groups", "leave n_groups out")
         self.d_head, self.n_heads, self.n_groups = d_head, n_heads, n_groups
@@ -153,7 +148,7 @@ class SBMAttention(nn.Module):
         self.window = 0 if self_loops and window is None else window
         hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
         self.node_mlp = nn.Sequential(*hidden, nn.Linear(d_head, d_head))
-        self.clusters = nn.Parameter(torch.empty(n_heads, 2 * n_groups * n_parts if is_crossed else n_clusters, d_head))
+        self.clusters = nn.Parameter(torch.empty(n_heads, n_rows, d_head))
         self.log_rate = None
         if learning == "likelihood":
             self.log_rate = nn.Parameter(torch.empty(n_heads))
@@ -187,10 +182,7 @@ class SBMAttention(nn.Module):
         query_mask: Bool[Tensor, "batch n_queries"] | None = None,
         key_mask: Bool[Tensor, "batch n_keys"] | None = None,
     ) -> BlockModel:
-        """The block model inferred from these queries and keys; float32 under autocast.
-
-        Paper: equations 5, 6 and 7.
-        """
+        """The block model inferred from these queries and keys, by equations 5 to 7; float32 under autocast."""
         self._check_tokens(query, key)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
@@ -201,7 +193,7 @@ class SBMAttention(nn.Module):
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
         """The block model of these tokens, with gradients to them."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
-        n_visible = self._n_visible(query.shape[2], key.shape[2])
+        n_visible = self._n_visible(query, key)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
@@ -219,9 +211,9 @@ class SBMAttention(nn.Module):
             block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
-    def _n_visible(self, n_queries: int, n_keys: int) -> float:
+    def _n_visible(self, query: Tensor, key: Tensor) -> float:
         """How many keys a query may attend, on average."""
-        return n_keys - self.causal * (n_queries - 1) / 2
+        return key.shape[2] - self.causal * (query.shape[2] - 1) / 2
 
     def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
         """S, or the block of each of two factors of it, from scores of the same shape."""
@@ -266,29 +258,19 @@ class SBMAttention(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> AttentionOutput:
-        """Samples a mask and attends along it.
+        """Samples a mask and attends along it; ``return_edges`` asks for its edges in the output.
 
-        Args:
-            query: ``(batch, heads, n_queries, d_head)``.
-            key: ``(batch, heads, n_keys, d_head)``.
-            value: ``(batch, heads, n_keys, d_value)``.
-            query_mask: bool ``(batch, n_queries)``, True = real token.
-            key_mask: bool ``(batch, n_keys)``, True = real token.
-            generator: Source of one int64 for the mask, and one more for dropout.
-            return_edges: Whether to return the edges.
-            cache: What the layer keeps of earlier tokens (:class:`~sbmt.attention.cache.Cache`), which the queries and
-                keys given here follow. Edges of crossed memberships are then numbered within the cache's room.
+        Masks of tokens are True at real ones. ``generator`` is the source of one int64 for the mask, and one more for
+        dropout. ``cache`` is what the layer keeps of earlier tokens (:class:`~sbmt.attention.cache.Cache`), which the
+        queries and keys given here follow; edges of crossed memberships are then numbered within the cache's room.
 
         No mask is drawn for a batch without examples, nor for tensors without numbers (``torch.device("meta")``,
-        ``FakeTensorMode``): the output then has shapes alone, and no edges.
-
-        Raises:
-            SbmtError: On shapes, head counts, types or masks that do not fit, or inside ``torch.export``.
+        ``FakeTensorMode``): the output then has shapes alone, and no edges. SbmtError on what does not fit together,
+        and inside ``torch.export``.
         """
         if isinstance(query, Tensor) and query.dim() == 4 and (query.shape[0] == 0 or is_traced(query)):
             if torch.compiler.is_exporting():
-                do = "export the rest of the model, or use torch.compile"
-                raise SbmtError("a call outside torch.export, which would keep one mask", "an export", do)
+                raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
             if not torch.compiler.is_compiling():
                 nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
                 return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())
@@ -304,8 +286,7 @@ class SBMAttention(nn.Module):
         if not self.training:
             settings = settings._replace(exploration=0.0, dropout=0.0, is_dense=False)
         elif isinstance(self.exploration, ExtraKeys):
-            n_visible = self._n_visible(query.shape[2], key.shape[2])
-            settings = settings._replace(exploration=self.exploration.probability(n_visible))
+            settings = settings._replace(exploration=self.exploration.probability(self._n_visible(query, key)))
         return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:

@@ -23,19 +23,14 @@ class StaticSBMAttention(SBMAttention):
     masks gain from looking at the input.
 
     Args:
-        d_head: Width of a head.
-        n_heads: Number of heads.
-        n_clusters: k, the number of clusters per head.
         n_positions: Longest sequence of queries or keys.
-        **settings: See :class:`~sbmt.layers.SBMAttention`.
+        **settings: These and other arguments are those of :class:`~sbmt.layers.SBMAttention`.
 
     Positions count from the first token of the padded sequence. At the start every edge probability is close to ¼: the
     tables are standard normal, as if they were normalised queries and keys.
 
     Cost: that of :class:`~sbmt.layers.SBMAttention`, with the memberships computed once for the batch, and
-    2 · heads · n_positions · d_head parameters more.
-
-    Not in the paper.
+    2 · heads · n_positions · d_head parameters more. Not in the paper.
     """
 
     def __init__(self, d_head: int, n_heads: int, n_clusters: int = 128, *, n_positions: int, **settings: Any) -> None:
@@ -55,24 +50,12 @@ class StaticSBMAttention(SBMAttention):
     def block_model(
         self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> BlockModel:
-        """The block model of this many positions, for each example; only the shapes of the tensors matter.
-
-        Raises:
-            SbmtError: If there are more than ``n_positions`` tokens.
-        """
+        """The block model of this many positions, for each example; only the shapes of the tensors matter."""
         self._check_tokens(query, key)
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:
             raise SbmtError(f"at most {self.n_positions} tokens", longest, "build the layer with a larger n_positions")
-        query_table, key_table = (
-            table[None, :, : x.shape[2]] for table, x in ((self.query_positions, query), (self.key_positions, key))
-        )
-        once = self._infer(query_table, key_table, None, None)
-        queries, keys = (
-            membership.expand(query.shape[0], -1, -1, -1) for membership in (once.query_membership, once.key_membership)
-        )
-        return BlockModel(queries, once.block_matrix, keys, query_mask, key_mask, self.link, self.causal)
-
-    def extra_repr(self) -> str:
-        """The settings in one line."""
-        return f"{super().extra_repr()}, n_positions={self.n_positions}"
+        queries, keys = self.query_positions[None, :, : query.shape[2]], self.key_positions[None, :, : key.shape[2]]
+        once = self._infer(queries, keys, None, None)
+        queries = once.query_membership.expand(len(query), -1, -1, -1)
+        return BlockModel(queries, once.block_matrix, once.key_membership, query_mask, key_mask, self.link, self.causal)

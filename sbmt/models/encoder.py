@@ -23,10 +23,7 @@ Mask = Bool[Tensor, "batch n"] | None  # True = real token; None means that all 
 
 
 class EncoderBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x)), with GELU.
-
-    Further ``arguments`` are those of :class:`~sbmt.layers.MultiHeadAttention`.
-    """
+    """x + attention(norm(x)), then x + MLP(norm(x)), with GELU; ``arguments`` are those of the attention."""
 
     def __init__(
         self,
@@ -74,14 +71,11 @@ class Encoder(nn.Module):
         dropout: After the embedding, attention and MLPs, in [0, 1).
         embedding_std: Standard deviation of the embeddings at the start.
         n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
-        d_input: Entries of a token, where tokens are vectors: a linear layer embeds them.
+        d_input: Entries of a token, where tokens are vectors and there is no ``vocab_size``.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` leaves positions out. None means learned
             positions where ``max_length`` is given, and no positions otherwise.
         **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
-
-    Raises:
-        SbmtError: If a value is out of range, or ``vocab_size`` and ``d_input`` are both given, or both missing.
 
     Paper: section 5; pre-LN and GELU as in the pipeline it uses.
     """
@@ -159,9 +153,6 @@ class Encoder(nn.Module):
             generator: Source of the masks' seeds.
             return_edges: Whether each layer's output carries its edges.
             caches: What each layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
-
-        Raises:
-            SbmtError: On tokens of another type, shape or range, more than ``max_length``, or a mask that does not fit.
         """
         first = caches[0].length if caches else 0
         self._check(tokens, first)
@@ -181,12 +172,11 @@ class Encoder(nn.Module):
 
     def _check(self, tokens: Tensor, first: int) -> None:
         """Raises SbmtError unless these are tokens that the model can read."""
-        kind = "floating-point" if self.vocab_size is None else "int64"
+        is_vector, kind = self.vocab_size is None, "int64" if self.vocab_size else "floating-point"
         is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape
         if is_right:
-            is_float, is_id = tokens.is_floating_point(), tokens.dtype in (torch.int32, torch.int64)
-            is_right = (is_float if self.vocab_size is None else is_id) and 0 not in tokens.shape
-        if not is_right:
+            is_right = tokens.is_floating_point() if is_vector else tokens.dtype in (torch.int32, torch.int64)
+        if not is_right or 0 in tokens.shape:
             sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
             raise SbmtError(f"tokens must be a {kind} tensor ({sizes}), got {describe(tokens)}")
         if tokens.device != (device := self.norm.weight.device):

@@ -22,16 +22,7 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """An encoder and what reads its token vectors: checks the encoder and sizes.
-
-    Args:
-        encoder: What encodes the tokens.
-        has_single_ids: Whether each token must be a single id.
-        **sizes: Integers of at least 1.
-
-    Raises:
-        SbmtError: If the encoder is none, reads other tokens, or a size is out of range.
-    """
+    """An encoder and what reads its token vectors; with ``has_single_ids``, each token must be one id."""
 
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
@@ -52,9 +43,13 @@ class SequenceClassifier(Head):
             that the paper uses.
     """
 
+    n_means = 1  # that the head reads
+
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
-        self.is_padded_mean, self.head = is_padded_mean, _mlp(encoder.d_model, d_hidden, n_labels)
+        self.is_padded_mean = is_padded_mean
+        wide, narrow = nn.Linear(self.n_means * encoder.d_model, d_hidden), nn.Linear(d_hidden, n_labels)
+        self.head = nn.Sequential(wide, nn.ReLU(), narrow)
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
         """Logits ``(batch, n_labels)``."""
@@ -85,29 +80,23 @@ class SentenceClassifier(Head):
         return ModelOutput(self.head(mean_of_real(encoded.values, mask)), encoded.attention)
 
 
-class DualEncoder(Head):
+class DualEncoder(SequenceClassifier):
     r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
 
-    The MLP reads $[x, y, x \odot y, x - y]$ and has one hidden layer.
+    The MLP reads $[x, y, x \odot y, x - y]$.
 
     Args:
-        is_padded_mean: See :class:`SequenceClassifier`.
+        encoder: This and the others are as in :class:`SequenceClassifier`.
 
     Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
     """
 
-    def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
-        super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
-        self.is_padded_mean, self.head = is_padded_mean, _mlp(4 * encoder.d_model, d_hidden, n_labels)
+    n_means = 4
 
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
     ) -> ModelOutput:
-        """Logits ``(batch, n_labels)``, and the attention of all 2 · batch documents, a pair's two next to each other.
-
-        Raises:
-            SbmtError: If the documents do not come in pairs.
-        """
+        """Logits ``(batch, n_labels)``, and the attention of 2 · batch documents, pair by pair."""
         for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
                 raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
@@ -118,11 +107,7 @@ class DualEncoder(Head):
 
 
 class TokenTagger(Head):
-    """Encoder and one linear layer.
-
-    Args:
-        n_labels: Number of logits per token.
-    """
+    """Encoder and one linear layer. Args: the encoder, and the number of logits per token."""
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__(encoder, n_labels=n_labels)
@@ -146,9 +131,6 @@ class MaskedLM(Head):
     Args:
         encoder: Of tokens with one id each.
 
-    Raises:
-        SbmtError: If a token of the encoder is not one id.
-
     Paper: section 5.3, whose pipeline ties the output layer to the embedding too.
     """
 
@@ -163,9 +145,6 @@ class MaskedLM(Head):
         """Logits ``(batch, n, vocab_size)``.
 
         With ``selected``, bool ``(batch, n)``, only where it is True: ``(n_selected, vocab_size)``, row by row.
-
-        Raises:
-            SbmtError: If ``selected`` does not fit the tokens, or selects padding.
         """
         encoded = self.encoder(tokens, mask, **options)
         hidden = self.head(_select(encoded.values, selected, mask))
@@ -182,9 +161,6 @@ class CausalLM(Head):
 
     Args:
         encoder: Built with ``causal=True``, of tokens with one id each.
-
-    Raises:
-        SbmtError: If an attention of the encoder is not causal, or its tokens are not ids.
 
     Example:
         >>> sizes = dict(d_model=16, d_hidden=32, n_heads=2, n_layers=2)
@@ -216,7 +192,7 @@ class CausalLM(Head):
         top_k: int | None = None,
         generator: Generator | None = None,
     ) -> Int[Tensor, "batch n_all"]:
-        """Continues sequences token by token, each drawn from the softmax of its logits.
+        """Continues sequences token by token, each drawn from the softmax of its logits; returns them from their start.
 
         Args:
             tokens: The beginnings, all of one length.
@@ -224,9 +200,6 @@ class CausalLM(Head):
             temperature: Divides the logits; 0 takes the most likely token.
             top_k: Leaves all but so many of the most likely tokens out.
             generator: Source of the masks' seeds and of the tokens.
-
-        Returns:
-            The beginnings and what follows them.
 
         Masks are those of eval mode. Cost of a token, beyond the layers': that of
         :func:`~sbmt.layers.decoding.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
@@ -243,8 +216,8 @@ class CausalLM(Head):
         try:
             for _ in range(n_new):
                 logits = self(new, caches=caches, generator=generator).values[:, -1].float()
-                if top_k is not None and top_k < logits.shape[-1]:
-                    least = logits.topk(top_k).values[:, -1:]
+                if top_k is not None:
+                    least = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                     logits = logits.masked_fill(logits < least, -torch.inf)
                 if temperature == 0:
                     new = logits.argmax(-1, keepdim=True)
@@ -256,18 +229,12 @@ class CausalLM(Head):
         return tokens
 
 
-def _mlp(d_input: int, d_hidden: int, n_labels: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(d_input, d_hidden), nn.ReLU(), nn.Linear(d_hidden, n_labels))
-
-
 def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
     """The selected tokens, ``(n_selected, d_model)``, or all of them, ``(batch, n, d_model)``."""
     if selected is None:
         return x
-    shape, device = x.shape[:2], x.device
-    is_bool = isinstance(selected, Tensor) and selected.dtype == torch.bool
-    if not is_bool or selected.shape != shape or selected.device != device:
-        raise SbmtError(f"selected must be a bool tensor {tuple(shape)} on {device}, got {describe(selected)}")
+    if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != x.shape[:2]:
+        raise SbmtError(f"selected must be a bool tensor {tuple(x.shape[:2])}, got {describe(selected)}")
     if mask is not None and (n_padding := int((selected & ~mask).sum())):
         raise SbmtError(f"selected must leave padding out, but {n_padding} selected tokens are padding")
     return x[selected]

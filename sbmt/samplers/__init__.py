@@ -5,15 +5,14 @@ from the same law in time that follows the number of edges.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from sbmt.block_model.model import BlockModel, Link, check_exploration
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.errors import SbmtError, choose
 from sbmt.graph.edges import EdgeList
-from sbmt.registration import add_to, check_takes
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.exact import sample_exact
 from sbmt.samplers.fastrg import sample_fastrg
@@ -21,17 +20,15 @@ from sbmt.samplers.fastrg import sample_fastrg
 Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
-@dataclass(frozen=True)
-class Sampler:
-    """A function that draws edges, and the law by which it does.
+class Sampler(NamedTuple):
+    """A function that draws edges, called without gradients and with checked arguments, and the law of its draws.
 
-    Attributes:
-        draw: Called with a block model, δ, a seed and the number of the first example.
-        law: The link by whose probabilities edges are drawn; None = the block model's own.
+    Edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, an int64, and
+    their own address: ``first_example`` plus the place in the batch, head, query.
     """
 
-    draw: Draw
-    law: Link | None = None
+    draw: Draw  # of a block model, δ, a seed and the number of the first example
+    law: Link | None = None  # by whose probabilities edges are drawn; None = the block model's own
 
 
 SAMPLERS = {
@@ -40,31 +37,7 @@ SAMPLERS = {
     "bernoulli": Sampler(sample_bernoulli),
 }
 RESERVED = frozenset(SAMPLERS)
-
-
-def register_sampler(name: str, draw: Draw, *, law: Link | None = None) -> None:
-    """Makes ``sampler=name`` call a function of yours, here and in every layer.
-
-    ``draw(block_model, exploration, seed, first_example)`` is called without gradients, and with checked arguments. Its
-    edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, and their own
-    address (``first_example`` plus the place in the batch, head, query). Your tests should make sure of that, and of
-    the law.
-
-    Args:
-        name: Letters, digits and underscores, and not one of the library's own names. A name of yours may be
-            registered again.
-        draw: The function. ``seed`` is an int64, ``first_example`` counts from 0 over all processes.
-        law: The link by whose probabilities edges are drawn, if it is not the block model's. Layers that reweight
-            drawn edges need it.
-
-    Raises:
-        SbmtError: If the name is taken or not an identifier, the law is unknown, or the function cannot be called with
-            these arguments.
-    """
-    if law is not None:
-        check_choice("law", law, Link)
-    check_takes("sampler", draw, ("block_model", "exploration", "seed", "first_example"))
-    add_to(SAMPLERS, "sampler", name, Sampler(draw, law), RESERVED)
+"""A sampler of yours is one more entry, under a name of its own, before a layer is built that names it."""
 
 
 def sample_edges(
@@ -87,21 +60,18 @@ def sample_edges(
 
     Args:
         block_model: What to draw from.
-        sampler: One of the names above, or one that :func:`register_sampler` was given.
+        sampler: A name in :data:`SAMPLERS`, to which you may add your own.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
         generator: Source of the call's one random int64; None is torch's default CPU generator.
         first_example: Number of the batch's first example. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from
             the same seed with ``first_example`` 0 and 4. Counts from the number that
             :func:`~sbmt.counter_rng.examples_from` sets, if it does.
 
-    Returns:
-        The edges; ``fastrg`` also keeps how often each was drawn.
-
     Raises:
         SbmtError: On anything but a block model, an unknown sampler, δ outside [0, 1), or a ``first_example``
             that is negative or beyond 2³².
 
-    Paper: equation 8; ``fastrg`` is its Algorithm 1.
+    Paper: equation 8; ``fastrg`` is its Algorithm 1, and keeps how often each edge was drawn.
 
     Example:
         >>> ones = torch.ones(1, 1, 3, 1)
@@ -119,10 +89,7 @@ def sample_edges(
 def draw_edges(
     block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    """:func:`sample_edges` without its checks, from a seed; ``first_example`` counts over all processes.
-
-    The edges of a window are added as by :meth:`~sbmt.EdgeList.with_window`.
-    """
+    """:func:`sample_edges` without its checks, from a seed, and joined by the edges of a window if there is one."""
     with torch.no_grad():
         if sampler == "exact":
             return sample_exact(block_model, exploration, seed, first_example, window)
@@ -138,4 +105,4 @@ def law_of(sampler: str, link: Link) -> Link:
     return SAMPLERS[sampler].law or link
 
 
-__all__ = ["SAMPLERS", "register_sampler", "sample_edges"]
+__all__ = ["SAMPLERS", "Sampler", "sample_edges"]

@@ -24,10 +24,7 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are put right; examples and heads are
     drawn together; exploration is one more cluster; the multiplicity of each edge is kept.
 
-    Raises:
-        SbmtError: If the rates ask for more than 2²⁶ draws.
-
-    Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn.
+    Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn; SbmtError beyond 2²⁶ draws.
     """
     query, block, key = _with_exploration(block_model, exploration)  # b h n K, h K K, b h m K
     if block_model.causal:

@@ -45,10 +45,7 @@ def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Te
 
 
 def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """Least count c with P(Poisson(rate) ≤ c) ≥ u, elementwise in float64.
-
-    Starts from the Cornish-Fisher expansion and walks to the quantile, a step or two.
-    """
+    """Least count c with P(Poisson(rate) ≤ c) ≥ u, in float64, from the Cornish-Fisher expansion by a step or two."""
     z = torch.special.ndtri(u)
     count = (rate + rate.sqrt() * z + (z * z - 1) / 6).floor().clamp(min=0)
 

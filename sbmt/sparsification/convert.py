@@ -28,15 +28,14 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     block models are not fitted yet: call :func:`~sbmt.fit_block_models` next.
 
     Args:
-        model: Trained with full attention; it is left as it is.
+        model: Trained with full attention.
         edges_per_query: c, how many edges a query's attention is divided among. It bounds the mean number of keys that
             a query draws; the more there are, the closer a query's output comes to what it was.
         **arguments: Further arguments of :class:`~sbmt.SBMAttention`, in place of those of the preset ``fitted`` and of
             :data:`DIFFERENT`.
 
     Raises:
-        SbmtError: If the model holds no full attention, or one that masks cannot stand for, such as a subclass, which
-            may attend in another way, or an argument is unknown or out of range.
+        SbmtError: If the model holds no full attention, or one that masks cannot stand for, such as a subclass.
 
     Example:
         >>> import torch, sbmt
@@ -50,8 +49,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     computed = [x for m in model.modules() for x in vars(m).values() if isinstance(x, Tensor) and not x.is_leaf]
     copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, computed in every call
     holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent, too
-    named = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # once each
-    found = {name.removeprefix("model").lstrip(".") or "the model": module for name, module in named.items()}
+    found = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # once each
     is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
         do = "pass one that holds sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
@@ -84,7 +82,6 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
         raise SbmtError(expected, f"the subclass {type(attention).__name__} as {name}", do)
     if isinstance(attention, nn.MultiheadAttention):
         return _from_torch(name, attention, settings)
-    assert isinstance(attention, FullAttention)
     sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout", "causal")}
     return build_attention("sbm", **sizes, **settings).train(attention.training)
 

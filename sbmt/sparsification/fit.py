@@ -45,10 +45,7 @@ class MaskQuality:
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of a network's masks, by the names of its layers; printed, a table with a row for every head.
-
-    ``losses`` are those of every step, if the masks were fitted just before.
-    """
+    """The quality of masks by layer, and the losses of all steps if they were just fitted; printed, a row a head."""
 
     layers: dict[str, MaskQuality]
     losses: tuple[float, ...] = ()
@@ -61,8 +58,7 @@ class MaskReport:
         rows = [f"{'layer':<40} head  attention mass  density  error  effective keys  of"]
         for name, quality in self.layers.items():
             for head, numbers in enumerate(zip(*(x.tolist() for x in vars(quality).values()), strict=True)):
-                mass, density, error, effective, attended = numbers
-                measures = f"{mass:14.3f}  {density:7.3f}  {error:5.2f}  {effective:14.1f}  {attended:.1f}"
+                measures = "{:14.3f}  {:7.3f}  {:5.2f}  {:14.1f}  {:.1f}".format(*numbers)
                 rows.append(f"{name:<40} {head:>4}  {measures}")
         return "\n".join(rows)
 
@@ -83,7 +79,7 @@ def fit_block_models(
     likelihood where some of the queries attend (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
 
     Args:
-        model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``. Only its block models change.
+        model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``.
         batches: What the model is called with: tensors, tuples of arguments, or mappings of named ones, gone through as
             often as it takes.
         steps: Steps of Adam, one batch each; some hundreds are enough.
@@ -110,13 +106,13 @@ def fit_block_models(
         for p in blocks:
             p.requires_grad_(True)
         for step in range(1, steps + 1):
-            calls = seen_calls(model, next(supply))
+            calls = [
+                (layers[name], heads) for name, found in seen_calls(model, next(supply)).items() for heads in found
+            ]
             if not calls:
                 do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
                 raise SbmtError("batches that reach a fitted mask", "none reached", do)
-            loss = torch.stack(
-                [fit_to(layers[name], heads, n_queries) for name in calls for heads in calls[name]]
-            ).sum()
+            loss = torch.stack([fit_to(layer, heads, n_queries) for layer, heads in calls]).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -133,9 +129,6 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
 
     ``masks`` may name other attentions to measure in the place of the model's own, by layer; all are in eval mode.
     Cost: O(n²) time and memory for each layer: this is an instrument.
-
-    Raises:
-        SbmtError: If the model has no fitted masks, ``masks`` leaves out one, or the batches do not reach all layers.
     """
     layers = fitted_layers(model)
     masks = layers if masks is None else masks
@@ -149,10 +142,10 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
         do = "pass some that do, or sparsify only the part of the model that they go through"
         raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)
     report = {}
-    for name, (*means, missed, size, n_queries) in sums.items():
-        mass, density, effective, attended = (x / n_queries for x in means)
+    for name, (mass, density, missed, size, effective, attended, n_queries) in sums.items():
         error = (missed / size.clamp(min=torch.finfo(size.dtype).tiny)).sqrt()
-        report[name] = MaskQuality(mass, density, error, effective, attended)
+        means = mass / n_queries, density / n_queries
+        report[name] = MaskQuality(*means, error, effective / n_queries, attended / n_queries)
     return MaskReport(report)
 
 
@@ -175,16 +168,9 @@ def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
     calls: dict[str, list[Heads]] = defaultdict(list)
     layers = fitted_layers(model)
 
-    def attend_all(
-        name: str,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        **_: Any,
-    ) -> AttentionOutput:
-        heads = Heads(query, key, value, query_mask, key_mask)
+    def attend_all(name: str, *tokens: Tensor, **options: Any) -> AttentionOutput:
+        query, key, value = tokens
+        heads = Heads(query, key, value, options.get("query_mask"), options.get("key_mask"))
         calls[name].append(heads)
         everything = value.new_ones(query.shape[:2], dtype=torch.float32)
         values = full_attention(heads, layers[name].causal, layers[name].sink) @ value
@@ -253,10 +239,10 @@ def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
     per_query = (
         (wanted * (weights > 0)).sum(-1),
         output.density[..., None] * real,
-        _effective_keys(weights),
-        _effective_keys(wanted),
         ((weights - wanted) @ value).square().sum(-1),
         (wanted @ value).square().sum(-1),
+        _effective_keys(weights),
+        _effective_keys(wanted),
         real,
     )
     return torch.stack([x.sum((0, 2)) for x in per_query])

@@ -26,14 +26,12 @@ def attention_modules(model: nn.Module) -> list[nn.Module]:
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     """Gives every attention module a fitted mask with these settings, which ``config.sbmt`` keeps for loading.
 
-    Raises:
-        SbmtError: If an attention module attends causally, to another sequence, or in a window, or ``config.json``
-            cannot hold the settings.
+    Refused are modules that attend causally, to another sequence, or in a window, and settings that JSON cannot hold.
     """
     from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     for name, value in settings.items():
-        if not isinstance(value, (str, int, float, bool, type(None))):
+        if not isinstance(value, (str, int, float, type(None))):
             do = "pass a plain number or a name: save_pretrained writes it into config.json"
             raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do)
     AttentionInterface.register(NAME, attend)
@@ -68,15 +66,11 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
     """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` alone would drop its block models.
 
     Called as ``load_sparsified(BertForMaskedLM, "sparse-bert")``; further arguments are those of ``from_pretrained``.
-
-    Raises:
-        SbmtError: If the folder holds no sparsified model, or the class is not a model's.
     """
     if not hasattr(model_class, "from_pretrained"):
         raise SbmtError("a model's class, such as BertForMaskedLM", repr(model_class), "name the class that was saved")
 
-    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:
-        """The model with its block models, so that their weights are looked for."""
+    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are looked for
         model_class.__init__(self, config, *rest, **named)
         if getattr(config, "sbmt", None) is None:
             raise SbmtError(f"a sparsified model in {folder}", "one without masks", "make one: sbmt.sparsify")
@@ -103,13 +97,11 @@ def attend(
 ) -> tuple[Tensor, None]:
     """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out.
 
-    Raises:
-        SbmtError: If it has no fitted mask, is asked for attention weights, or is given what would change its scores.
+    Refused are modules without a fitted mask, a wish for attention weights, and what would change their scores.
     """
     fitted, name = getattr(module, CHILD, None), type(module).__name__
     if fitted is None:
-        do = "call sbmt.sparsify(model, edges_per_query=16) first"
-        raise SbmtError("a fitted mask in every attention", f"{name} without one", do)
+        raise SbmtError("a fitted mask in every attention", f"{name} without one", "call sbmt.sparsify first")
     if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
         do = 'leave it out, or take full attention\'s weights after model.set_attn_implementation("eager")'
         raise SbmtError("output_attentions=False, since no attention weights are formed", True, do)
@@ -161,8 +153,8 @@ def _is_causal(module: Any) -> bool:
 
 
 def _number(module: nn.Module, *names: str) -> int:
-    owners = module, getattr(module, "config", None)
-    found = [number for name in names for owner in owners if isinstance(number := getattr(owner, name, None), int)]
-    if not found:
-        raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")
-    return found[0]
+    for name in names:
+        for owner in (module, getattr(module, "config", None)):
+            if isinstance(number := getattr(owner, name, None), int):
+                return number
+    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")

@@ -5,12 +5,11 @@ import torch
 
 from sbmt.attention import dispatch, edge_attention, slots
 from sbmt.attention.dispatch import dropout_scale
-from sbmt.attention.inputs import EdgeTerms
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_and_weigh, make_case
 
-BACKENDS = ["dense", "fused", "pyg", "cpu", "slots"]
+BACKENDS = ["dense", "pyg", "cpu", "slots"]
 
 CASES = {
     "bipartite": dict(batch=2, heads=2, n_queries=5, n_keys=9, d=3, d_value=5, seed=1),
@@ -151,18 +150,10 @@ def test_types(dtype, backend):
 def test_auto_picks_by_density_and_size(has_compiler, sparse, monkeypatch):
     monkeypatch.setattr(dispatch, "can_run_on", lambda device: has_compiler)
     full, half, empty = (EdgeList.from_dense(torch.rand(1, 1, 32, 32) < density) for density in (1.0, 0.5, 0.0))
-    plain, sink, gated = EdgeTerms(), EdgeTerms(sink=torch.zeros(1)), EdgeTerms(gate=torch.ones(32 * 32))
     dense = sparse if has_compiler else "dense"
-
-    def picked(terms):
-        return [dispatch.pick_backend(edges, terms) for edges in (full, half, empty)]
-
-    assert picked(plain) == ["fused", "fused", sparse] and picked(gated) == [dense, dense, sparse]
-    with torch.no_grad():
-        assert picked(plain) == ["fused", sparse if has_compiler else "fused", sparse]
-        assert picked(sink) == [sparse if has_compiler else "fused"] * 2 + [sparse]
+    assert [dispatch.pick_backend(edges) for edges in (full, half, empty)] == [dense, dense, sparse]
     monkeypatch.setattr(dispatch, "DENSE_CELLS", 1000)
-    assert picked(plain) == [sparse] * 3
+    assert dispatch.pick_backend(full) == sparse
 
 
 @backends

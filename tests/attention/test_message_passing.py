@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch_geometric.data import HeteroData
-from torch_geometric.nn import Sequential
+from torch_geometric.nn import HeteroConv, Sequential
 
 from sbmt.attention.message_passing import EdgeAttention
 from tests.attention.row_loop import attend_row_by_row
@@ -61,6 +61,16 @@ def test_inside_a_graph_network():
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(model(x, ring), x.roll(2, 0))
     torch.testing.assert_close(copy.deepcopy(model)(x, ring), x.roll(2, 0))
+
+
+def test_node_types_attend_each_other_in_a_hetero_conv():
+    edges = {("b", "to", "a"): torch.tensor([[0, 4, 4], [0, 0, 2]]), ("a", "to", "a"): torch.tensor([[0, 1], [2, 2]])}
+    edges["a", "to", "b"] = torch.tensor([[2], [1]])
+    x, value = ({name: torch.randn(n, d) for name, n in (("a", 3), ("b", 5))} for d in (4, 2))
+    found = HeteroConv({kind: EdgeAttention() for kind in edges})(x, x, value, edges)
+    one, other = (EdgeAttention()(x["a"], x[key], value[key], edges[key, "to", "a"]) for key in ("b", "a"))
+    torch.testing.assert_close(found["a"], one + other)
+    assert torch.equal(found["b"][1], value["a"][2])
 
 
 def test_a_graph_without_edges_gives_zeros():

@@ -186,7 +186,7 @@ def test_only_boolean_masks_with_four_dimensions_become_edges(mask):
 def test_graphs_over_different_tokens_do_not_combine():
     edges, other = EdgeList.from_dense(random_mask()), EdgeList.from_dense(random_mask((2, 3, 4, 4)))
     masked = EdgeList.from_dense(torch.zeros(SHAPE, dtype=torch.bool), torch.ones(2, 4, dtype=torch.bool))
-    with pytest.raises(SbmtError, match="edges of shape"):
+    with pytest.raises(SbmtError, match="the same shape on both sides"):
         edges.union(other)
     with pytest.raises(SbmtError, match="same query_mask"):
         edges.union(masked)

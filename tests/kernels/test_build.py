@@ -48,7 +48,7 @@ def compiled():
 def test_everything_works_without_a_compiler(how, compiled):
     """Gradients along given edges are the same, dropout included; layers draw other edges by the same law."""
     missing = "    import sys\n    sys.modules['cffi'] = None\n" if how == "without cffi" else ""
-    none = "    assert available_backends() == ['dense', 'fused', 'pyg']\n"
+    none = "    assert available_backends() == ['dense', 'pyg']\n"
     command = {"disabled": {"CXX": ""}, "missing": {"CXX": "no-such-compiler -O3"}}.get(how, {})
     assert run(missing + VALUES + none, **command) == compiled
 

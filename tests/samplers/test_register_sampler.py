@@ -3,26 +3,26 @@
 import pytest
 import torch
 
-from sbmt import SBMAttention, SbmtError, edge_attention, sample_edges, samplers
+from sbmt import SBMAttention, SbmtError, edge_attention, sample_edges
 from sbmt.block_model.model import probability, reweighting_bias
 from sbmt.counter_rng import draw_seed, examples_from
 from sbmt.layers.functional import sbm_attention
-from sbmt.samplers import register_sampler
+from sbmt.samplers import SAMPLERS, Sampler
 from sbmt.samplers.bernoulli import sample_bernoulli
 
 
 @pytest.fixture(autouse=True)
 def table():
     """The table of samplers, restored after the test, in place: layers hold the table itself."""
-    before = dict(samplers.SAMPLERS)
+    before = dict(SAMPLERS)
     yield
-    samplers.SAMPLERS.clear()
-    samplers.SAMPLERS.update(before)
+    SAMPLERS.clear()
+    SAMPLERS.update(before)
 
 
 @pytest.fixture
 def calls():
-    """Registers the dense sampler as ``mine``; what it is called with, call by call, but for the block model."""
+    """Names the dense sampler as ``mine``; what it is called with, call by call, but for the block model."""
     noted = []
 
     def draw(block_model, exploration, seed, first_example):
@@ -30,7 +30,7 @@ def calls():
         noted.append((exploration, seed, first_example))
         return sample_bernoulli(block_model, exploration, seed, first_example)
 
-    register_sampler("mine", draw)
+    SAMPLERS["mine"] = Sampler(draw)
     return noted
 
 
@@ -57,8 +57,7 @@ def test_layers_take_it_and_train(calls):
 
 
 def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
-    register_sampler("mine", sample_bernoulli, law="poisson")
-    register_sampler("same", sample_bernoulli)
+    SAMPLERS.update(mine=Sampler(sample_bernoulli, law="poisson"), same=Sampler(sample_bernoulli))
     model, x = make_block_model(1, 2, 6, 6, scale=0.9), torch.randn(1, 2, 6, 4, dtype=torch.float64)
 
     for sampler, law in (("mine", "poisson"), ("same", "bilinear")):
@@ -69,14 +68,6 @@ def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
 
 @pytest.mark.bad_input
 def test_what_is_no_sampler_is_refused_at_once(make_block_model):
-    called = r"sampler\(block_model, exploration, seed, first_example\)"
-    with pytest.raises(SbmtError, match=f"{called}: too many positional arguments"):
-        register_sampler("mine", lambda block_model, generator: None)
-    with pytest.raises(SbmtError, match="law among 'bilinear', 'poisson', got 'binomial'"):
-        register_sampler("mine", sample_bernoulli, law="binomial")
-    with pytest.raises(SbmtError, match="has the sampler 'exact' already"):
-        register_sampler("exact", sample_bernoulli)
-    assert "mine" not in samplers.SAMPLERS
-    register_sampler("mine", lambda *given: sample_bernoulli(*given).to_dense())
+    SAMPLERS["mine"] = Sampler(lambda *given: sample_bernoulli(*given).to_dense())
     with pytest.raises(SbmtError, match="got Tensor"):
         sample_edges(make_block_model(), "mine")

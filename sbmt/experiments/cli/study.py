@@ -1,5 +1,6 @@
 """``sbmt demo``, ``sbmt study`` and ``sbmt glue``: several trials on several seeds, and tables of them."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,9 +56,8 @@ def demo(
     published, fitted = (see_mask(dict(reversed(runs))[trial].model) for trial in ("sbm", "fitted"))
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
-    console.print(
-        f"Figure and numbers: {printable(output)}   Next: sbmt inspect {output / 'fitted-seed0'}", highlight=False
-    )
+    following = shlex.join(["sbmt", "inspect", str(output / "fitted-seed0")])
+    console.print(f"Figure and numbers: {printable(output)}   Next: {printable(following)}", highlight=False)
 
 
 def study(

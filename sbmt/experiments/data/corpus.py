@@ -22,6 +22,7 @@ VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # tokens of RoBERTa's, and for a f
 LINES_AT_ONCE = 100_000  # in memory
 EVERY = 20  # one line in this many is held out for each split without a file
 FOLDER = "lm"
+NAME = re.compile(r"[^.].*\.txt(\.gz)?", re.DOTALL)
 GET = "put text in UTF-8 there, in one file or several named *.txt or *.txt.gz"
 _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
 
@@ -30,8 +31,8 @@ Lines = Iterator[tuple[Path, str]]  # with the file of each
 
 def _files(path: Path) -> dict[str, list[Path]]:
     """The text files in a folder, by the split that their names contain: train if they contain none."""
-    folders = [[path]] if path.is_file() else [path.glob("[!.]*"), (path / FOLDER).glob("[!.]*")]
-    texts = [sorted(f for f in files if f.name.endswith((".txt", ".txt.gz")) and f.is_file()) for files in folders]
+    folders = [[path]] if path.is_file() else [d.iterdir() for d in (path, path / FOLDER) if d.is_dir()]
+    texts = [sorted(f for f in files if NAME.fullmatch(f.name) and f.is_file()) for files in folders]
     found = next(filter(None, texts), [])
     if not found:
         raise missing(["*.txt or *.txt.gz"], path, {}, GET)
@@ -77,6 +78,12 @@ def corpus_source(
     """
     files = _files(Path(path))
     sums = {file.name: sha256_of(file) for some in files.values() for file in some}
+    found: dict[str, tuple[str, str]] = {}  # split and name of a file, by its checksum
+    for split, some in files.items():
+        for file in some:
+            if (before := found.setdefault(sums[file.name], (split, file.name)))[0] != split:
+                got = f"{before[1]} and {file.name} with the same text"
+                raise SbmtError("splits of different text", got, "keep what is tested apart from what is trained on")
     lines = _divide(files)
     is_trained = tokenizer is None
     tokenizer = tokenizer or train_tokenizer((line for _, line in lines("train")), vocab_size)

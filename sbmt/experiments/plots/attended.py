@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sbmt.counter_rng import examples_from
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, printable
 from sbmt.experiments.data.listops import CLOSE, TOKENS
 from sbmt.experiments.plots.masks import add_colorbar
 from sbmt.experiments.plots.style import BLUE, INK, MASK_COLOURS, ROLES, SKY, saved_figure
@@ -243,7 +243,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
         for place, (_, title, draw) in zip(places, parts, strict=True):
             draw(place)
             if title:
-                place.suptitle("\n".join(wrap_words(title, 92)), x=0.008, ha="left", fontsize=9.5)
+                place.suptitle("\n".join(wrap_words(title, 92)), x=0.008, ha="left", fontsize=9.5, parse_math=False)
 
 
 def _draw_bars(axes: Axes, inspection: Inspection) -> None:
@@ -312,7 +312,7 @@ def _title(inspection: Inspection, example: int, number: int, n_documents: int) 
     """Which example it is, why it is shown, and what the model answered."""
     densities, numbers = inspection.densities, inspection.per_example
     names = inspection.run.about["data"]["class_names"]
-    label, answer = (names[int(x[example])] for x in (numbers.labels, numbers.predicted))
+    label, answer = (printable(names[int(x[example])]) for x in (numbers.labels, numbers.predicted))
     which = f"the {'lowest' if example == densities.argmin() else 'highest'} density of {len(densities):,}"
     document = f", document {number}" if n_documents > 1 else ""
     return f"Test example {example}{document}: {which}, {densities[example]:.3f}; label {label}, answer {answer}"

@@ -1,6 +1,7 @@
 """One look for every figure, and figures on disk."""
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,9 @@ MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, B
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
 """For signed numbers: negative vermillion, zero white, positive blue."""
 
+NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
+"""Characters that matplotlib copies from labels into the comments of an SVG file, where XML does not allow them."""
+
 STYLE = rc_params_from_file(Path(__file__).with_name("sbmt.mplstyle"), use_default_template=False)
 
 
@@ -65,14 +69,15 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
         try:
             figure.savefig(buffer, format=kind, **options if kind == "png" else {})
-        except ValueError as error:  # such as a SOURCE_DATE_EPOCH that is no number
+        except ValueError as error:  # such as more pixels than it can draw
             raise SbmtError(f"a figure that matplotlib writes as {kind}", error, "correct that, or use .png") from error
-        write_bytes(path, buffer.getvalue())
+        content = buffer.getvalue()
+        write_bytes(path, NOT_IN_XML.sub(b"?", content) if kind == "svg" else content)
 
 
 def figure_format(path: Path) -> str:
     """The format that the ending of ``path`` names, if matplotlib can write it."""
-    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # which need TeX, and our own packing
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")

@@ -122,7 +122,8 @@ def load_run(folder: Path | str) -> Run:
     folder, do = Path(folder), "restore the file that was changed, or train again"
     config = read_config(folder)
     if not (folder / "result.json").exists():
-        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", "go on with --resume")
+        again = "train again, with --resume" if (folder / STATE).exists() else "train again"
+        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", again)
     about, table = read_result(folder), files.read_file(folder / "metrics.csv")
     if not config.is_generated and "data" not in about:
         raise SbmtError(f"what the run in {folder} was trained on", "nothing in result.json", do)

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,8 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
     contents: dict[str, Any] = defaultdict(hashlib.sha256)  # by split
     raw = whole / "symbols.raw"
     with raw.open("wb") as file:
-        for made in source.parts() or [None]:
+        pieces: Iterable[Any] = source.parts() or [None]
+        for made in pieces:
             split, part = made if isinstance(made, tuple) and len(made) == 2 else ("", made)
             if not isinstance(split, str) or not isinstance(part, Examples):
                 do = "return them from parts"

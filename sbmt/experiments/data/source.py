@@ -114,11 +114,9 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """A task's examples and what a model must know about them.
+    """A task's examples and what a model must know about them; ``settings`` holds all that decides them, for JSON.
 
-    Results on the ``origin`` ``stand-in``, for data that are not available, or ``own`` must not be shown beside
-    published ones. ``settings`` holds everything that decides the content, in a form that JSON can hold: generator and
-    seeds, or files and their checksums.
+    Results on the ``origin`` ``stand-in`` or ``own`` must not be shown beside published ones.
     """
 
     name: str  # of the folder in which the prepared examples are kept

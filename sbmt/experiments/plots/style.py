@@ -37,8 +37,7 @@ ROLES = {
     "expected": PURPLE,
     "full attention": BLUE,
 }
-"""The colour of what a picture shows: a query that is followed, keys, edges that were drawn, those that a window or a
-self-loop makes certain, expectations, and full attention."""
+"""The colour of what a picture shows; edges are sampled, or certain by a window or a self-loop."""
 
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
 """Probability 0 is white, 1 is the darkest blue; lightness falls steadily, so the scale survives printing in grey."""
@@ -67,10 +66,7 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         buffer = io.BytesIO()
         # Without matplotlib's version in it, the same figure gives the same bytes.
         options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
-        try:
-            figure.savefig(buffer, format=kind, **options if kind == "png" else {})
-        except ValueError as error:  # such as more pixels than it can draw
-            raise SbmtError(f"a figure that matplotlib writes as {kind}", error, "correct that, or use .png") from error
+        figure.savefig(buffer, format=kind, **options if kind == "png" else {})
         content = buffer.getvalue()
         write_bytes(path, NOT_IN_XML.sub(b"?", content) if kind == "svg" else content)
 

@@ -56,8 +56,8 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         _end(name, "stopped", code)
     finally:
         signal.signal(signal.SIGTERM, before)
-        if is_own_process:  # a second Ctrl-C, while Python cleans up
-            signal.signal(signal.SIGINT, leave_at_once)
+        if is_own_process:  # a second Ctrl-C while Python cleans up does not change the exit code
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _check_date() -> None:

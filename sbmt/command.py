@@ -31,11 +31,12 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     is handled like Ctrl-C, so that no file is left half-written.
     """
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    if signal.getsignal(signal.SIGINT) is leave_at_once:
+    if is_own_process := signal.getsignal(signal.SIGINT) is leave_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(sys.stdout, "reconfigure"):  # file names need not be valid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        _check_date()
         app()
     except SbmtError as error:
         _end(name, error, 2)
@@ -55,6 +56,15 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         _end(name, "stopped", code)
     finally:
         signal.signal(signal.SIGTERM, before)
+        if is_own_process:  # a second Ctrl-C while Python cleans up does not change the exit code
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _check_date() -> None:
+    """NumPy and matplotlib read this variable, and fail on anything but seconds before the year 10000."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "0")
+    if not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
+        raise SbmtError(f"SOURCE_DATE_EPOCH in the environment must be a number of seconds, got {epoch!r}: unset it")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -110,6 +110,26 @@ def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, modul
     assert (process.returncode, err.strip()) == (130, "sbmt: stopped")
 
 
+def test_a_second_ctrl_c_while_python_cleans_up_changes_nothing():
+    code = """if True:
+        import os, signal, sys
+        sys.argv = ["sbmt"]
+        import sbmt.command, atexit
+        atexit.register(os.kill, os.getpid(), signal.SIGINT)
+        sbmt.command.run_command(lambda: os.kill(os.getpid(), signal.SIGINT), "sbmt")"""
+    begin = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler), "capture_output": True}
+    ended = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, **begin)
+    assert ended.returncode == 130 and set(ended.stderr.split(b"\n")) == {b"", b"sbmt: stopped"}
+
+
+@pytest.mark.parametrize("epoch", ["abc", "", "-1", "9" * 20])
+def test_a_date_that_numpy_and_matplotlib_cannot_read_is_told(monkeypatch, capsys, epoch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(SystemExit) as stop:
+        run_command(lambda: None, "x")
+    assert stop.value.code == 2 and "SOURCE_DATE_EPOCH" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_output_that_finds_no_space_is_reported(tmp_path):
     """As when it is redirected to a full disk; Python would otherwise print it again at exit, with a traceback."""

@@ -83,11 +83,7 @@ def build_model(method: str, column: Column, **settings: Any) -> nn.Module:
 
 
 def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_columns()) -> dict[str, Any]:
-    """Counts operations of methods, all if none are named, and of full attention.
-
-    The report, for JSON, has ``columns``, and ``operations``: for each method and column ``n_flops`` of the
-    ``attention`` alone and of the whole ``model``, or ``missing`` with the reason.
-    """
+    """Counts operations of methods, all if none are named, and of full attention, as JSON holds them."""
     names = [name for name in METHODS if not methods or name in (REFERENCE, *methods)]
     names += [name for name in dict.fromkeys(methods) if name not in METHODS]
     operations = {name: [_operations(name, column) for column in columns] for name in names}

@@ -10,9 +10,10 @@ from sbmt.errors import SbmtError, choose, printable
 from sbmt.experiments.cli.terminal import print_table, progress_bars, say
 from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
-from sbmt.experiments.data.prepared import Prepared, open_prepared, prepare
+from sbmt.experiments.data.prepared import INFO, Prepared, open_prepared, prepare
 from sbmt.experiments.data.source import TASKS
 from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.files import tell_os_errors
 from sbmt.experiments.tables import Table
 
 data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
@@ -54,13 +55,16 @@ def prepare_task(
 def list_prepared() -> None:
     """List what is prepared, and show where files are looked for."""
     say(f"Files are looked for in {data_folder()}")
-    folders = sorted(path.parent for path in prepared_folder().glob("*/info.json"))
+    cache = prepared_folder()
+    folders = sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir())  # glob hides errors
     if not folders:
         say("Nothing is prepared. Begin with: sbmt data prepare listops --reduced")
     is_damaged = False
     for folder in folders:
         try:
-            _show(open_prepared(folder, is_checked=False))
+            with tell_os_errors(f"to read {folder}", "check its permissions"):
+                if (folder / INFO).exists():  # not where a task is being prepared
+                    _show(open_prepared(folder, is_checked=False))
         except SbmtError as error:
             is_damaged = True
             typer.echo(f"sbmt: {error}", err=True)

@@ -1,5 +1,6 @@
 """``sbmt demo``, ``sbmt study`` and ``sbmt glue``: several trials on several seeds, and tables of them."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,7 +51,8 @@ def demo(
     published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
-    say(f"Figure and numbers: {output}   Next: sbmt inspect {output / 'fitted-seed0'}")
+    following = shlex.join(["sbmt", "inspect", str(output / "fitted-seed0")])
+    say(f"Figure and numbers: {output}   Next: {following}")
 
 
 def study(

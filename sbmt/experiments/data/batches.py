@@ -89,10 +89,7 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 
 
 def training_examples(n_examples: int, batch_size: int, seed: int, number: int) -> NDArray[np.int64]:
-    """The examples of batch ``number``: a slice of a sequence of permutations of all examples.
-
-    Permutation e depends only on (seed, e), so training can begin at any batch.
-    """
+    """The examples of batch ``number``: a slice of permutations of all examples, each of which the seed decides."""
     check_sizes(n_examples=n_examples, batch_size=batch_size)
     places = np.arange(number * batch_size, (number + 1) * batch_size)
     epochs = places // n_examples
@@ -110,11 +107,7 @@ POOL_BATCHES = 64  # whose examples are sorted together
 
 
 def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
-    """A function from 0, 1, … to the examples of a training batch, which are of similar length.
-
-    The order of :func:`training_examples` is cut into pools of 64 batches. A pool is sorted by length within each epoch
-    and cut into batches, whose order is drawn from the seed and the number of the pool.
-    """
+    """A function from 0, 1, … to a training batch's examples, of similar length: pools are sorted, cut and shuffled."""
     check_sizes(batch_size=batch_size, n_examples=len(lengths))
     n, size = len(lengths), POOL_BATCHES * batch_size
 

@@ -35,11 +35,7 @@ REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs, where these
 
 
 def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
-    """The source of a task's examples; a corpus is made by :func:`~sbmt.experiments.data.corpus.corpus_source`.
-
-    ``path`` leads to the task's files, which are otherwise looked for in ``$SBMT_DATA``. Without it, ``listops`` and
-    ``pathfinder`` are generated, and so are some of the smaller examples of the reduced runs, always.
-    """
+    r"""The source of a task's examples: from files in ``path``, or else in ``$SBMT_DATA``, or generated."""
     choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
     if is_reduced and task in REDUCED:
         if path is not None:

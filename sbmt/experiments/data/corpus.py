@@ -22,6 +22,7 @@ VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # tokens of RoBERTa's, and for a f
 LINES_AT_ONCE = 100_000  # in memory
 EVERY = 20  # one line in this many is held out for each split without a file
 FOLDER = "lm"
+NAME = re.compile(r"[^.].*\.txt(\.gz)?", re.DOTALL)
 GET = "put text in UTF-8 there, in one file or several named *.txt or *.txt.gz"
 _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
 
@@ -30,8 +31,8 @@ Lines = Iterator[tuple[Path, str]]  # with the file of each
 
 def _files(path: Path) -> dict[str, list[Path]]:
     """The text files in a folder, by the split that their names contain: train if they contain none."""
-    folders = [[path]] if path.is_file() else [path.glob("[!.]*"), (path / FOLDER).glob("[!.]*")]
-    texts = [sorted(f for f in files if f.name.endswith((".txt", ".txt.gz")) and f.is_file()) for files in folders]
+    folders = [[path]] if path.is_file() else [d.iterdir() for d in (path, path / FOLDER) if d.is_dir()]
+    texts = [sorted(f for f in files if NAME.fullmatch(f.name) and f.is_file()) for files in folders]
     found = next(filter(None, texts), [])
     if not found:
         raise missing(["*.txt or *.txt.gz"], path, {}, GET)
@@ -68,15 +69,18 @@ def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
 def corpus_source(
     path: Path | str, *, tokenizer: Tokenizer | None = None, vocab_size: int = VOCABULARY, name: str = "corpus"
 ) -> Source:
-    """Text as token ids. Each split is one stream: decoded, it gives back the text of its files, one after the other.
+    """Text as token ids, a stream per split: decoded, it gives back the text of its files, one after the other.
 
-    ``path`` is a file ``*.txt`` or ``*.txt.gz`` in UTF-8, a folder of such files, or one that has them in a folder
-    ``lm``. A word ``dev``, ``val``, ``valid``, ``validation`` or ``test`` in a file's name says its split. Without a
-    file for dev or test, a twentieth of the other lines, at their end, is held out for it. Every line is encoded by
-    itself, with its line feed. Without a tokeniser, one of ``vocab_size`` tokens is trained on the text of train.
+    Names of files say their splits. Without a tokeniser, one of ``vocab_size`` tokens is trained on the text of train.
     """
     files = _files(Path(path))
     sums = {file.name: sha256_of(file) for some in files.values() for file in some}
+    found: dict[str, tuple[str, str]] = {}  # split and name of a file, by its checksum
+    for split, some in files.items():
+        for file in some:
+            if (before := found.setdefault(sums[file.name], (split, file.name)))[0] != split:
+                got = f"{before[1]} and {file.name} with the same text"
+                raise SbmtError("splits of different text", got, "keep what is tested apart from what is trained on")
     lines = _divide(files)
     is_trained = tokenizer is None
     tokenizer = tokenizer or train_tokenizer((line for _, line in lines("train")), vocab_size)
@@ -143,13 +147,9 @@ def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
 def select_and_mask(
     tokens: NDArray[np.int64], is_real: NDArray[np.bool_], tokenizer: Tokenizer, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Selects the tokens that have to be predicted, hides most of them, and returns inputs and selection.
+    """Selects the tokens that have to be predicted, 15 % of the plain ones, and hides most of them.
 
-    Every real token that is not a special one is selected with probability .15, independently of all others. It becomes
-    ``<mask>`` with probability .8 and, with .1, a token drawn uniformly from those that are not special; else it stays.
-
-    Paper: Devlin et al., BERT (NAACL 2019), section 3.1. The pipeline that the SBM paper uses draws replacements from
-    all ids, including the special ones, five of 50,265.
+    Paper: Devlin et al., BERT (NAACL 2019), section 3.1; here no replacement is a special token.
     """
     is_plain = np.ones(tokenizer.vocab_size, np.bool_)
     is_plain[list(tokenizer.special_ids)] = False
@@ -164,10 +164,7 @@ def select_and_mask(
 def make_masked_batch(
     blocks: Blocks, examples: NDArray[np.int64], part: slice, tokenizer: Tokenizer, key: tuple[int, int]
 ) -> Batch:
-    """A part of a batch of blocks, whose labels are the true ids of the selected tokens, row by row.
-
-    Selection and masks are drawn for the whole batch, so that processes that share it draw what a single one would.
-    """
+    """A part of a batch of blocks, drawn as one, whose labels are the true ids of the selected tokens, row by row."""
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
     inputs, selected = select_and_mask(tokens, is_real, tokenizer, rng)

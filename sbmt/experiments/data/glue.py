@@ -61,9 +61,7 @@ class GlueRows:
 def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     """Reads a table of GLUE, packed with gzip or plain; ``is_labelled`` is False for GLUE's test tables.
 
-    The first line names the columns. Columns end at tabs and rows at line feeds, whatever else they contain: quotation
-    marks are text. A row with fewer columns than the first line is skipped and counted: QQP has some whose question was
-    broken by a line feed. So is a row of MNLI whose label is ``-``.
+    Rows with fewer columns than the first line, and those of MNLI with the label ``-``, are skipped and counted.
 
     Source: Wang et al., GLUE (ICLR 2019).
     """
@@ -136,14 +134,8 @@ def _arrange(pool: Pool) -> Arrangement:
 def glue_files(task: str, path: Path | str) -> Source:
     """A task of GLUE as UTF-8 bytes, which :func:`encode_split` turns into tokens.
 
-    ``path`` is a folder with ``train.tsv`` and ``dev.tsv`` (for MNLI ``dev_matched.tsv`` and ``dev_mismatched.tsv``),
-    plain or packed with gzip, or one that contains such a folder, such as ``SST-2`` or ``glue/SST-2``. If one is
-    missing, ``train_subset.tsv`` and ``dev_subset.tsv`` stand in; the source is then named ``sst2-subset``.
-
-    Only GLUE's server knows the labels of its test tables, and papers report on the dev tables. So here ``test`` is
-    the official dev table, for MNLI the matched one, and ``mismatched`` is a fourth split. The split that chooses the
-    checkpoint, ``dev``, is drawn from the training rows by a recorded seed. Related rows may be on both sides, such as
-    two phrases of one sentence of SST-2, so ``dev`` is somewhat easier than ``test``: use it to choose, not to report.
+    Only GLUE's server has the labels of its test tables: here ``test`` is the official dev table, and ``dev`` is drawn
+    from the training rows. Samples of the tables, named ``*_subset.tsv``, stand in for those that are missing.
     """
     layout = choose("task", task, GLUE)
     files, origin, note = _find(layout, Path(path))

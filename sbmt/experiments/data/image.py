@@ -67,11 +67,7 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def image_files(path: Path | str) -> Source:
-    """CIFAR-10 images as 1024 grey levels, row by row. The levels are the token ids; no id is reserved for padding.
-
-    ``path`` is ``cifar-10-binary.tar.gz``, or a folder that has it itself or in a folder ``image``; else the stand-in
-    ``cifar10_grey_{train,test}.bin.gz`` is looked for, records of a label and 1024 grey levels, as ``image-lossy``.
-    The last tenth of the training images is the dev split; Long Range Arena's splits are as large, but hold other ones.
+    """CIFAR-10 images as 1024 grey levels, row by row, which are token ids. The last tenth of train is the dev split.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """

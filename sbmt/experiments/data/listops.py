@@ -1,11 +1,7 @@
-"""ListOps: what does a nested expression amount to? Drawn by Long Range Arena's rules.
+"""ListOps: what does a nested expression amount to? For instance ``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9.
 
-An expression is a digit, or an operator followed by expressions and a closing token, such as
-``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9. Its symbols are token ids: 0 is padding, 1 … 4 are ``[MIN``, ``[MAX``,
-``[MED`` and ``[SM``, 5 closes an operator, and 6 … 15 are the digits.
-
-Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018), in the version of Long Range
-Arena, Tay et al. (2020). There the order of the ids differs from run to run; here it is fixed.
+Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018), drawn by the rules of Long
+Range Arena, Tay et al. (2020); the ids of tokens, :data:`TOKENS`, are fixed.
 """
 
 import hashlib
@@ -66,12 +62,7 @@ def evaluate_expression(symbols: bytes) -> int:
 
 @dataclass(frozen=True)
 class TreeLaw:
-    """How expressions are drawn, and which of them are kept; the defaults are those of Long Range Arena's data.
-
-    A node is a digit, uniform on 0 … 9, with probability ``digit_share``, and always at depth ``max_depth``; the root
-    has depth 1. Any other node is an operator, uniform, with 2 … ``max_args`` children, again uniform. All draws are
-    independent. A tree is kept if its length, the number of its tokens, lies strictly between the bounds.
-    """
+    """How expressions are drawn, uniformly, and which are kept; the defaults are those of Long Range Arena's data."""
 
     max_depth: int = 10  # largest number of levels of a tree
     max_args: int = 10  # largest number of children of an operator
@@ -91,11 +82,7 @@ class TreeLaw:
 
 
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
-    """Draws trees, many at once and level by level, and returns those that are kept, in the order of the draws.
-
-    A tree is given up as soon as it is known to be too long, which does not change the law: it would not have been
-    kept, and trees are independent.
-    """
+    """Draws trees, level by level, and returns those that are kept; any is given up once it is known to be too long."""
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
     levels: list[tuple[list[int], list[int]]] = []  # of each depth: symbols of all nodes, and places of their children
@@ -130,11 +117,7 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
 def listops_source(
     *, n_train: int = 96_000, n_dev: int = 2_000, n_test: int = 2_000, seed: int = 0, name: str = "listops", **law: int
 ) -> Source:
-    """Examples by Long Range Arena's rules, all different; further arguments are those of :class:`TreeLaw`.
-
-    Part i depends only on the law, the seed and i. Repetitions are dropped, recognised by ``extras["digest"]``; what is
-    left of all parts is divided in their order: first train, then dev, then test.
-    """
+    """Examples by Long Range Arena's rules, all different; further arguments are those of :class:`TreeLaw`."""
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
     trees = TreeLaw(**law)

@@ -34,10 +34,7 @@ def _cache() -> Path:
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Looks for files by name in a folder, then in its sub-folders, and takes the first place that holds any of them.
-
-    If ``path`` is one of the files, the others are looked for beside it. Empty if there are none.
-    """
+    """Finds files by name in a folder, or beside one of them, or else in the first of its sub-folders that has any."""
     if path.is_file():
         if path.name not in names:
             return {}

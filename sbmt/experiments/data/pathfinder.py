@@ -1,7 +1,4 @@
-"""Pathfinder: do two discs lie on the same dashed curve?
-
-A generated image shows two long snakes, chains of paddles that grow at random and keep apart, some short ones, and two
-discs. Places are (x, y) in whole units, y downwards, and so is all arithmetic: images are the same on every machine.
+"""Pathfinder: do two discs lie on the same dashed curve? All arithmetic is in whole units, the same on every machine.
 
 Source: Linsley et al., Learning long-range spatial dependencies with horizontal gated recurrent units (2018), with the
 settings of Long Range Arena. Here a disc has open space around it, so that it is clear whose end it marks.
@@ -97,9 +94,7 @@ _FREE, _CLOSED = -1, -2  # owners of cells that are open, and of those that none
 class _Attempts:
     """Images while their snakes grow, and a map of each: which paddle excludes others from a cell.
 
-    A snake is a chain of pivots. Between two pivots lies a paddle, which ends half a margin before each of them.
-    Paddles have the same numbers in all images: first those of one long snake, then those of the other, then those of
-    the short snakes. Methods act on the images whose numbers they are given, and return those in which they succeeded.
+    A snake is a chain of pivots with a paddle between two of them. Methods return the images in which they succeeded.
     """
 
     def __init__(self, n_images: int, generator: np.random.Generator, settings: PathfinderSettings) -> None:
@@ -197,11 +192,7 @@ class _Attempts:
         self.claim(images, paddle, middles, self.paddle_cells[directions], rival)
 
     def claim(self, images: Ints, paddle: int, places: Ints, offsets: Ints, rival: int) -> None:
-        """Gives open cells to a paddle; they are ``offsets`` from those of the places, one for each image.
-
-        A snake may continue beside its last paddle, that is, through that paddle's cells. If the other snake claims a
-        cell of ``rival``, the last paddle of a snake that is still growing, neither may enter it any more.
-        """
+        """Gives a paddle the open cells at ``offsets`` from a place in each image; cells of ``rival`` become closed."""
         at = images[:, None], self.cells(places)[:, None] + offsets
         before = self.owners[at]
         self.owners[at] = np.where(before == _FREE, paddle, np.where(before == rival, _CLOSED, before))
@@ -239,16 +230,10 @@ class PathfinderImages:
 def generate_images(
     n_images: int, generator: np.random.Generator, settings: PathfinderSettings | None = None
 ) -> PathfinderImages:
-    """Draws images with two long snakes, short ones, and two discs.
+    """Draws images with two long snakes, which grow in turns, short ones, and two discs on ends of the long ones.
 
-    The long snakes begin ``seed_distance`` apart, at a place and in directions drawn uniformly, and take turns to grow
-    by one paddle. Among the directions in which the next paddle has room, a turn t has weight cos²(t). An image is
-    started again if a snake cannot continue, an end has no room for a disc, or two ends are so close that discs on them
-    would touch. Short snakes follow one by one. Attempts are made for many images together, so each depends on their
-    number; with the default settings one attempt in nine gives an image.
-
-    One disc lies on the beginning of a long snake and the other on the end of one: of the same snake for label 1, of
-    the other one for label 0. Which of the four possibilities is taken is drawn uniformly and after all snakes.
+    Attempts are made for many images together, so that each image depends on their number; an attempt fails if a snake
+    cannot continue, or if two ends are too close. The discs are on the same snake for label 1, which is as likely as 0.
     """
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()
@@ -273,10 +258,7 @@ def generate_images(
 
 
 def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np.uint8]:
-    """Draws paddles ``(images, paddles, 2)`` and white discs ``(images, discs, 2)`` over them.
-
-    Every pixel is the rounded mean of its samples. A sample is as bright as the brightest thing that covers it.
-    """
+    """Draws paddles ``(images, paddles, 2)``, and white discs over them; pixels are rounded means of their samples."""
     n = ANTIALIAS
     reach = math.ceil(n * max(math.hypot(LENGTH, THICKNESS) / 2, RADIUS)) + 1  # samples that a thing can cover
     samples = np.zeros((len(discs), *[n * size + 2 * reach] * 2), dtype=np.uint8)
@@ -310,10 +292,7 @@ def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np
 def pathfinder_source(
     settings: PathfinderSettings | None = None, *, n_images: int = 200_000, seed: int = 0, name: str = "pathfinder"
 ) -> Source:
-    """Generated images, see :func:`generate_images`: as symbols the pixels, row by row, whose levels are token ids.
-
-    Part i depends only on the settings, the seed, i and its size, which is 1000 except for the last one.
-    """
+    """Images from :func:`generate_images`, as pixels row by row; a part depends on settings, seed, number and size."""
     check_seed(seed)
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()

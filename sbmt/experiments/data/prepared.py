@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,15 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
     columns: dict[str, list[NDArray[Any]]] = {}
     names: list[str] = []  # of each example's split
     digest = hashlib.sha256()
+    contents: dict[str, Any] = defaultdict(hashlib.sha256)  # by split
     raw = whole / "symbols.raw"
     with raw.open("wb") as file:
-        for split, part in source.parts():
+        pieces: Iterable[Any] = source.parts() or [None]
+        for made in pieces:
+            split, part = made if isinstance(made, tuple) and len(made) == 2 else ("", made)
+            if not isinstance(split, str) or not isinstance(part, Examples):
+                do = "return them from parts"
+                raise SbmtError("pairs of a split's name and its Examples", type(part).__name__, do)
             if part.symbols.dtype != source.symbol_type:
                 raise SbmtError(f"{source.symbol_type} symbols", part.symbols.dtype, "declare that type in the source")
             largest = int(part.symbols.max(initial=0)) + source.first_id
@@ -113,6 +120,7 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
             content = part.symbols.tobytes()
             file.write(content)
             digest.update(content)
+            contents[split].update(content)
             names += [split] * len(part.labels)
             for name, array in {"labels": part.labels, "lengths": part.lengths, **part.extras}.items():
                 columns.setdefault(name, []).append(array)
@@ -120,6 +128,10 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
                 report(len(names))
     if not raw.stat().st_size:
         raise SbmtError("at least one example", "none", "check the files that the examples come from")
+    equal = [split for split, x in contents.items() if [y.digest() for y in contents.values()].count(x.digest()) > 1]
+    if equal:
+        do = "keep what is tested apart from what is trained on"
+        raise SbmtError("splits of different examples", f"the same ones in {' and '.join(equal)}", do)
     symbols = np.memmap(raw, source.symbol_type, "r")
     try:
         extras = {name: np.concatenate(pieces) for name, pieces in columns.items()}
@@ -171,6 +183,8 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
         check_arrangement(splits, len(labels))
         return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
     except Exception as error:  # of a damaged file NumPy raises almost anything
+        if isinstance(error.__cause__ or error, PermissionError):
+            raise SbmtError(f"to read {folder}", "no permission", "allow it with chmod") from error
         do = "remove the folder and prepare them again"
         raise SbmtError(f"whole examples in {folder}", f"damage ({error})", do) from error
 

@@ -33,12 +33,7 @@ def sample_recall(
 ) -> tuple[Int[Tensor, "batch n 2"], Int[Tensor, "batch n"]]:
     """Draws sequences of items, each a key with a value, and of queries, each a key without one, in random order.
 
-    A query's answer is the value that its key is stored with. Pairs are the items that are asked for, each by as many
-    queries as every other, give or take one. Distractors are items whose keys are never asked for. Keys of pairs
-    differ; those of distractors differ from them, and from each other as far as there are enough. Values are uniform.
-    With ``permutation``, the item stored with key i is asked for with key i + 1, and the last with key 0, so that
-    comparing a token with itself, as hashing with shared queries and keys does, tells nothing.
-
+    A query asks for its key's value, or with ``permutation`` for that of the key before; none asks for distractors.
     A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer is a
     value in [0, n_values), or ``NO_ANSWER`` at items.
     """

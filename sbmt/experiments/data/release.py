@@ -60,10 +60,7 @@ def _expressions(path: Path) -> Examples:
 
 
 def pathfinder_files(folder: Path) -> Source:
-    """Pathfinder from folders ``imgs`` and ``metadata`` of 32 × 32 pixels; its empty image files are left out.
-
-    The images come in the order of the metadata files by number and of their lines, and are divided as generated ones.
-    """
+    """Pathfinder from folders ``imgs`` and ``metadata``, in the order of the latter; empty image files are left out."""
     inner = ("", PATHFINDER.split("/")[1], *(f"{place}/{PATHFINDER}".lstrip("/") for place in PLACES))
     place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
     files = sorted((place / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))

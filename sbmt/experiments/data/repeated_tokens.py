@@ -10,12 +10,7 @@ from sbmt.errors import SbmtError, check_sizes
 def sample_repeated_tokens(
     batch_size: int, length: int, *, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "batch n"], Float[Tensor, "batch n"]]:
-    """Draws sequences of values and marks those that occur elsewhere in their sequence.
-
-    Values are uniform on 0 … n − 1, where n is also the length.
-
-    Paper: section 5.1, with values from 0 instead of 1.
-    """
+    """Draws values uniform on 0 … n − 1, n being the length, and marks those that are repeated (paper, section 5.1)."""
     check_sizes(batch_size=batch_size, length=length)
     tokens = torch.randint(length, (batch_size, length), generator=generator)
     return tokens, mark_repeats(tokens, length)
@@ -34,14 +29,7 @@ NOISE = 0.1  # standard deviation of what is added to each copy of a fresh value
 def sample_fresh_values(
     batch_size: int, length: int, *, generator: torch.Generator | None = None
 ) -> tuple[Float[Tensor, "batch n d_value"], Float[Tensor, "batch n"]]:
-    r"""Repeated tokens whose values are drawn anew for every sequence, so that none can be learned by heart.
-
-    Each of the n values is a vector $v \sim \mathcal N(0, I)$ of 16 entries, and a token is a copy of its value with
-    noise, $v + 0.1 \varepsilon$ with $\varepsilon \sim \mathcal N(0, I)$. Which tokens share a value is drawn as in
-    :func:`sample_repeated_tokens`.
-
-    Paper: our extension; there the values are the same in every sequence.
-    """
+    """Repeated tokens whose values, 16 normal entries, are new in every sequence; each copy has noise of its own."""
     check_sizes(batch_size=batch_size, length=length)
     # All in one draw, so that a batch holds what single sequences would.
     shape = batch_size, length, 1 + 2 * D_VALUE
@@ -64,12 +52,7 @@ def random_mask_ceiling(length: int, mask_density: float) -> float:
     r"""The best possible accuracy of one layer that sees each pair with probability p, independently of the input.
 
     A repeat that is seen is certain. A token that has seen d others and no repeat is unique with probability
-    $r^{n-1-d}$, where $r = 1 - 1/n$, and the more likely label is guessed. With $q = r^{n-1}$, this is right with
-    probability
-
-    $$\sum_{d=0}^{n-1} \binom{n-1}{d} p^d (1-p)^{n-1-d} \left[1 - r^d + \max(q, r^d - q)\right],$$
-
-    which tends to $\max(1 - e^{-1}, 1 - e^{-p} + e^{-1})$ for long sequences.
+    $r^{n-1-d}$, where $r = 1 - 1/n$, and the more likely label is guessed.
     """
     from scipy.stats import binom
 

@@ -38,12 +38,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
 
 
 def retrieval_files(path: Path | str) -> Source:
-    """Pairs of documents as bytes, with label 1 where they are related.
-
-    ``path`` is a folder with ``new_aan_pairs.{train,eval,test}.tsv``, plain or packed with gzip, one of these files, or
-    a folder that has them in ``retrieval`` or where ``lra_release`` puts them; else the stand-in
-    ``imdb_film_pairs.{train,eval,test}.tsv.gz`` is looked for in the same places. The files have no header and five
-    columns separated by tabs: label, two ids, two texts. Documents are cut after 10,000 bytes, even within a character.
+    """Pairs of documents as bytes, cut after 10,000, with label 1 where they are related.
 
     Source: Tay et al., Long Range Arena (ICLR 2021); texts from the ACL Anthology Network (Radev et al., 2013).
     """
@@ -108,10 +103,7 @@ def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: li
 def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
-    """Generated pairs as a source, a control that needs no files. The splits share topics and words, but no documents.
-
-    Source: ours. The benchmark's pairs are citations between papers, which are not freely available.
-    """
+    """Generated pairs, a control of ours that needs no files. The splits share topics and words, but no documents."""
     check_sizes(n_topics=n_topics - 1, n_train=n_train, n_dev=n_dev, n_test=n_test)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
     words = topic_words(n_topics, seed)

@@ -32,7 +32,7 @@ def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> ND
     return array.astype(np.int64)
 
 
-def _check_names(kind: str, names: Iterable[str]) -> None:
+def check_names(kind: str, names: Iterable[str]) -> None:
     """Names become parts of the names of files and of tables."""
     for name in names:
         if not (isinstance(name, str) and name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
@@ -59,7 +59,7 @@ class Examples:
         check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
         if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
             raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
-        _check_names("extras", self.extras)
+        check_names("extras", self.extras)
         if any(x.shape[:1] != (n,) for x in (self.lengths, *self.extras.values())):
             raise SbmtError(f"{n} rows of lengths and extras", "other numbers", "give every example one of each")
 
@@ -98,9 +98,11 @@ def by_part(pool: Pool) -> Arrangement:
 
 def check_arrangement(splits: Arrangement, n: int) -> None:
     """Raises SbmtError unless splits divide some of n examples: no example may be in two places."""
+    if not isinstance(splits, dict):
+        raise SbmtError("a dict of splits", describe(splits), "return one from arrange")
     if absent := [split for split in SPLITS if split not in splits]:
         raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
-    _check_names("splits", splits)
+    check_names("splits", splits)
     for split, numbers in splits.items():
         if not len(check_numbers(numbers, n, f"examples of {split}")):
             raise SbmtError(f"examples in {split}", "none", "give more examples")
@@ -112,11 +114,9 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """A task's examples and what a model must know about them.
+    """A task's examples and what a model must know about them; ``settings`` holds all that decides them, for JSON.
 
-    Results on the ``origin`` ``stand-in``, for data that are not available, or ``own`` must not be shown beside
-    published ones. ``settings`` holds everything that decides the content, in a form that JSON can hold: generator and
-    seeds, or files and their checksums.
+    Results on the ``origin`` ``stand-in`` or ``own`` must not be shown beside published ones.
     """
 
     name: str  # of the folder in which the prepared examples are kept
@@ -133,9 +133,17 @@ class Source:
     notes: tuple[str, ...] = ()  # shown with them by ``sbmt data list``
 
     def __post_init__(self) -> None:
-        _check_names("examples", [self.name])
-        _check_names("files", [part for name in self.files for part in name.split(".")])
+        check_names("examples", [self.name, self.task])
         check_choice("origin", self.origin, Origin)
+        if not all(map(callable, (self.parts, self.arrange))) or not isinstance(self.files, dict):
+            raise SbmtError("functions parts and arrange, and a dict files", "others", "see the docstring of Source")
+        for name, text in self.files.items():
+            check_names("files", str(name).split("."))
+            if not isinstance(text, str) or name.lower().endswith((".npy", ".raw")) or name.lower() == "info.json":
+                raise SbmtError("files of text whose names are not those of ours", repr(name), "give another name")
+        for texts in (self.class_names, self.notes):
+            if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+                raise SbmtError("class_names and notes that are tuples of text", describe(texts), "give such tuples")
         try:
             json.dumps(self.settings, allow_nan=False)
         except (TypeError, ValueError) as error:

@@ -48,13 +48,7 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def text_files(path: Path | str) -> Source:
-    """The labelled IMDB reviews as bytes, neither cut nor cleaned: ``<br />`` stays.
-
-    ``path`` is ``aclImdb_v1.tar.gz``, or a folder that has it itself or in a folder ``text``; else the pair
-    ``aclImdb_{train,test}_labelled.tar.gz`` is looked for: the same reviews, without the unlabelled ones.
-
-    The dev split is a tenth of the 25,000 training reviews, drawn by a recorded seed. Long Range Arena uses the test
-    reviews as its dev split, and so chooses the checkpoint by the very reviews on which it reports.
+    """The labelled IMDB reviews as bytes, neither cut nor cleaned; the dev split is a tenth of the training reviews.
 
     Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
     """

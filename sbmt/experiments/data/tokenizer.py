@@ -35,11 +35,7 @@ def _package() -> Any:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer":
-    """Learns a tokeniser by byte-pair encoding, which merges the most frequent neighbours first.
-
-    Ids 0 … 4 are ``SPECIALS``, followed by all 256 bytes and then the merges, as far as there are neighbours to merge.
-    Before that, the text is divided into lines, and these by GPT-2's rule into words with the blank before them,
-    numbers and signs. The same texts give the same vocabulary.
+    """Learns a tokeniser by byte-pair encoding, with ``SPECIALS`` and all bytes first; same texts, same vocabulary.
 
     Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
     Radford et al., Language Models are Unsupervised Multitask Learners (2019).
@@ -65,8 +61,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
 class Tokenizer:
     """Byte-pair encoding of UTF-8 bytes, with RoBERTa's five special tokens, by the library ``tokenizers``.
 
-    The special tokens are found by name, so that they may have any ids. No text is ever read as a special token.
-    Copies and pickles contain only the JSON.
+    Special tokens may have any ids, and no text is ever read as one.
     """
 
     json: str = field(repr=False)
@@ -166,11 +161,7 @@ class Tokenizer:
         return "".join(_SIGNS.get(c, printable(c)) for c in text)
 
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
-        """Encodes texts as ``<s> A </s>`` and pairs as ``<s> A </s></s> B </s>``; returns ids, and how many were cut.
-
-        Examples of more than ``length`` ids, special ones included, lose tokens at their end. In a pair, the longer
-        text is cut until both have the same length, then both are.
-        """
+        """Encodes texts as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``, and counts those cut at ``length``."""
         least = 3 if second is None else 6
         if length < least:
             raise SbmtError(f"length ≥ {least}: special tokens and one of each text", length, "give a larger length")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sbmt.counter_rng import examples_from
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, printable
 from sbmt.experiments.data.listops import CLOSE, TOKENS
 from sbmt.experiments.plots.masks import add_colorbar
 from sbmt.experiments.plots.style import BLUE, INK, MASK_COLOURS, ROLES, SKY, saved_figure
@@ -80,10 +80,7 @@ class Inspection:
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
-        """Draws an example's masks again, the same ones up to rounding, and returns what they attend in each document.
-
-        Without a query, the one is chosen whose in-degree, the mean over heads, is the lower median.
-        """
+        """Draws an example's masks again, and returns what they attend; by default for a query of median in-degree."""
         batch, at = divmod(example, len(self.calls[0][0]))
         tokens, is_real, state = self.calls[batch]
         tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
@@ -144,13 +141,9 @@ def listops_glyph(symbol: int) -> str:
 
 
 def word_glyph(glyph: str) -> str:
-    """How a token of a vocabulary is written, given its name in the tokeniser: characters the font lacks are escaped.
-
-    The blank before a word becomes a blank again.
-    """
+    """How a vocabulary's token is written, given its name in the tokeniser: characters the font lacks are escaped."""
     known = get_font(findfont(_FONT)).get_charmap()
-    shown = (c if ord(c) in known else c.encode("unicode_escape").decode() for c in glyph.replace("␣", " "))
-    return "".join(shown)
+    return "".join(c if ord(c) in known else c.encode("unicode_escape").decode() for c in glyph.replace("␣", " "))
 
 
 def glyph_of(run: Run, token: int) -> str:
@@ -164,12 +157,7 @@ def glyph_of(run: Run, token: int) -> str:
 
 
 def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
-    """Line and column where each glyph begins; no glyph is broken.
-
-    Example:
-        >>> wrap(["a", "bc", "d"], 2)
-        [(0, 0), (1, 0), (2, 0)]
-    """
+    """Line and column where each glyph begins; no glyph is broken."""
     places, line, column = [], 0, 0
     for glyph in glyphs:
         if column and column + len(glyph) > width:
@@ -189,10 +177,7 @@ def plot_attended_text(
     upper: float,
     width: int,
 ) -> None:
-    """Writes tokens in lines of ``width`` characters, shaded by in-degree, darkest at ``upper``.
-
-    A box is around the query, unless there is no token with this number, and its keys are underlined.
-    """
+    """Writes tokens in lines, shaded by in-degree, darkest at ``upper``; boxes the query and underlines its keys."""
     places = wrap(glyphs, width)
     halo = [withStroke(linewidth=3.4, foreground="white")]  # vermillion on blue alone is hard to see
     cells = [Rectangle((column, line), len(glyph), 1) for glyph, (line, column) in zip(glyphs, places, strict=True)]
@@ -221,10 +206,7 @@ def plot_attended_text(
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
     """Writes a figure: densities per layer and head above, what the least and the most dense example attend below.
 
-    Images are shown beside a map per head, texts once per head; the shade of a pixel or token is the share of queries
-    that attend it, on a scale that a head has in all examples of the figure. Texts underline the keys of one query.
-
-    Paper: Figures 5, 7 and 8.
+    The shade of a pixel or token is the share of queries that attend it (the paper's Figures 5, 7 and 8).
     """
     examples = dict.fromkeys((int(inspection.densities.argmin()), int(inspection.densities.argmax())))
     seen = {example: inspection.see(example, query) for example in examples}
@@ -243,7 +225,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
         for place, (_, title, draw) in zip(places, parts, strict=True):
             draw(place)
             if title:
-                place.suptitle("\n".join(wrap_words(title, 92)), x=0.008, ha="left", fontsize=9.5)
+                place.suptitle("\n".join(wrap_words(title, 92)), x=0.008, ha="left", fontsize=9.5, parse_math=False)
 
 
 def _draw_bars(axes: Axes, inspection: Inspection) -> None:
@@ -312,7 +294,7 @@ def _title(inspection: Inspection, example: int, number: int, n_documents: int) 
     """Which example it is, why it is shown, and what the model answered."""
     densities, numbers = inspection.densities, inspection.per_example
     names = inspection.run.about["data"]["class_names"]
-    label, answer = (names[int(x[example])] for x in (numbers.labels, numbers.predicted))
+    label, answer = (printable(names[int(x[example])]) for x in (numbers.labels, numbers.predicted))
     which = f"the {'lowest' if example == densities.argmin() else 'highest'} density of {len(densities):,}"
     document = f", document {number}" if n_documents > 1 else ""
     return f"Test example {example}{document}: {which}, {densities[example]:.3f}; label {label}, answer {answer}"

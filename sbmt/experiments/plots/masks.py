@@ -38,9 +38,7 @@ def plot_mask(
 ) -> Axes:
     """Heatmap of a boolean mask or of edge probabilities: a row for each query, a column for each key.
 
-    ``mask`` is ``(n_queries, n_keys)``, or the edges of one graph. ``lower`` is drawn lightest and ``upper`` darkest;
-    leave it at 1 for pictures that are to be compared. Thin lines separate ``blocks``, sizes of consecutive groups of
-    tokens. Returns the axes, new ones without ``ax``; ``ax.images[0]`` holds the mask as floats.
+    Thin lines separate ``blocks``, sizes of consecutive groups. ``ax.images[0]`` of the axes holds the mask as floats.
     """
     table = _as_table(mask)
     ax = ax or plt.subplots(figsize=(3.6, 3.4))[1]
@@ -75,10 +73,7 @@ def plot_mask(
 def plot_scores(
     scores: PairTable, mask: PairTable | None = None, ax: Axes | None = None, *, decimals: int = 1, **options: Any
 ) -> Axes:
-    """Heatmap of signed numbers per pair: negative vermillion, zero white, positive blue, grey outside the mask.
-
-    Further ``options`` are those of :func:`plot_mask`. In ``ax.images[0]``, scores outside the mask are masked out.
-    """
+    """Heatmap of signed numbers per pair, grey outside the mask; ``options`` are those of :func:`plot_mask`."""
     table = _as_table(scores)
     if mask is not None:
         is_edge = _as_table(mask).astype(bool)
@@ -103,8 +98,7 @@ def plot_bipartite(
 ) -> Axes:
     """The graph of a mask: queries on the left, in the order of a heatmap's rows, keys on the right.
 
-    ``weights`` are numbers ≥ 0, one per edge, row by row, drawn as the widths of the lines; with a ``query``, its edges
-    alone are in colour. In the axes that are returned, ``ax.collections[0]`` holds one segment per edge.
+    ``weights`` of the edges, row by row, become the widths of lines; with a ``query``, its edges alone are in colour.
     """
     mask = _as_table(edges).astype(bool)
     source, target = np.nonzero(mask)  # query, key: ascending by query, then key

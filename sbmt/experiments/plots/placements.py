@@ -44,10 +44,7 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
-    """Places tokens and clusters for one of the three cases; the seed is that of their scatter.
-
-    Paper: Figure 3; equations 5 to 7 without the MLP.
-    """
+    """Places tokens and clusters for a case of the paper's Figure 3, by equations 5 to 7 without the MLP."""
     check_sizes(n_tokens=n_tokens)
     generator = torch.Generator().manual_seed(seed)
     nodes, clusters = (

@@ -16,8 +16,7 @@ from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, saved_figure
 
 COLOURS = {"full": BLUE, "scratch": BLUE, "sbm": VERMILLION, "no-loops": VERMILLION, "fitted": GREEN}
-COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY}
-"""By how a trial's name begins; others are grey."""
+COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY}  # by how a trial's name begins; others are grey
 
 
 def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """One look for every figure, and figures on disk."""
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,14 +37,16 @@ ROLES = {
     "expected": PURPLE,
     "full attention": BLUE,
 }
-"""The colour of what a picture shows: a query that is followed, keys, edges that were drawn, those that a window or a
-self-loop makes certain, expectations, and full attention."""
+"""The colour of what a picture shows; edges are sampled, or certain by a window or a self-loop."""
 
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
 """Probability 0 is white, 1 is the darkest blue; lightness falls steadily, so the scale survives printing in grey."""
 
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
 """For signed numbers: negative vermillion, zero white, positive blue."""
+
+NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
+"""Characters that matplotlib copies from labels into the comments of an SVG file, where XML does not allow them."""
 
 STYLE = rc_params_from_file(Path(__file__).with_name("sbmt.mplstyle"), use_default_template=False)
 
@@ -63,16 +66,14 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         buffer = io.BytesIO()
         # Without matplotlib's version in it, the same figure gives the same bytes.
         options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
-        try:
-            figure.savefig(buffer, format=kind, **options if kind == "png" else {})
-        except ValueError as error:  # such as a SOURCE_DATE_EPOCH that is no number
-            raise SbmtError(f"a figure that matplotlib writes as {kind}", error, "correct that, or use .png") from error
-        write_bytes(path, buffer.getvalue())
+        figure.savefig(buffer, format=kind, **options if kind == "png" else {})
+        content = buffer.getvalue()
+        write_bytes(path, NOT_IN_XML.sub(b"?", content) if kind == "svg" else content)
 
 
 def figure_format(path: Path) -> str:
     """The format that the ending of ``path`` names, if matplotlib can write it."""
-    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf"}  # which needs TeX
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # which need TeX, and our own packing
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")

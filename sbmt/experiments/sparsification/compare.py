@@ -54,7 +54,7 @@ def fit_run(
     batch_size: int = BATCH,
     **options: Any,
 ) -> Run:
-    """The same run with fitted masks in the place of full attention, fitted on its training examples, and tested.
+    """The same run with fitted masks in place of full attention, fitted on its training examples, and tested.
 
     ``options`` of the attention replace those of :func:`~sbmt.sparsify`; see also :func:`~sbmt.fit_block_models`.
     """
@@ -103,10 +103,7 @@ def tested(run: Run) -> Run:
 
 
 def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | None = None) -> nn.Module:
-    """A copy of a model with masks of any kind, trained further by :func:`fine_tune` on the run's examples.
-
-    A tenth of the run's learning rate is the largest. Of no steps, the model itself.
-    """
+    """A copy of a model with masks of any kind, trained further at a tenth of the run's rate; itself for no steps."""
     if steps == 0:
         return model
 
@@ -122,10 +119,7 @@ def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | No
 
 
 def set_density(model: nn.Module, seen: Sequence[dict[str, Heads]], density: float) -> None:
-    """Multiplies all rates of fitted masks by one number, so that this share of pairs are edges on average.
-
-    ``seen`` is what the layers are given, batch by batch.
-    """
+    """Multiplies all rates of fitted masks by one number, so that on average this share of the pairs seen are edges."""
     layers = fitted_layers(model)
     starts = {name: layer.log_start.clone() for name, layer in layers.items()}
     low, high = -15.0, 15.0
@@ -149,15 +143,8 @@ def compare(
 ) -> list[Compared]:
     """Fitted masks beside every other kind with as many edges, in the same network.
 
-    Args:
-        run: Trained with full attention.
-        sparse: The same run with fitted masks, from :func:`fit_run`.
-        density: The share of pairs that are edges, to which one common factor of all rates brings fitted masks; None
-            takes them as they are, and their density for the others.
-        n_examples: How many test examples the task is scored on; None takes as many as the run was tested on.
-        on_kind: Called with the name of each kind before it is measured.
-        fine_tune_steps: Steps that the network is trained further under masks of each kind before the task is scored.
-            What masks see is measured before.
+    One factor of all rates brings fitted masks to ``density``; None takes them as they are. The task is scored on
+    ``n_examples``, after the network was trained further under masks of each kind for ``fine_tune_steps``.
     """
     n_examples = n_compared(run, n_examples)
     with torch.random.fork_rng(devices=[]):
@@ -195,10 +182,7 @@ def n_compared(run: Run, n_examples: int | None) -> int:
 
 
 def report(run: Run, levels: Sequence[Sequence[Compared]], fine_tune_steps: int = 0) -> dict[str, Any]:
-    """Comparisons of one run as JSON holds them, level by level, with what the task loses example by example.
-
-    It loses against full attention that was trained further for as many steps.
-    """
+    """Comparisons of one run as JSON holds them; losses are against full attention that was trained as much further."""
     n_examples = levels[0][0].scores.n_examples
     full = _score(run, further_trained(run, run.model, fine_tune_steps), n_examples)
     return {

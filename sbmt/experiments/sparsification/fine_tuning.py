@@ -28,22 +28,10 @@ def fine_tune(
     block_model_rate: float = 1e-3,
     on_step: Callable[[int, float], None] | None = None,
 ) -> tuple[float, ...]:
-    """Trains all weights of a network under the masks that it has, so that it gets used to them.
+    """Trains all weights of a network under the masks that it has, by Adam, and returns the task's loss at every step.
 
-    Block models that learn by likelihood, fitted by :func:`~sbmt.fit_block_models`, go on following the attention by
-    the auxiliary losses of their layers. A model without any is trained just so, for comparison.
-
-    Args:
-        model: It is changed.
-        batches: What ``loss`` is called with, gone through as often as it takes.
-        loss: Called as ``loss(model, batch)``; returns the loss of the task, a scalar.
-        steps: Steps of Adam, one batch each.
-        learning_rate: Of the network; it falls to zero over the last third, along a cosine.
-        block_model_rate: Of the block models, likewise.
-        on_step: Called after each step with its number, from 1, and the loss of the task.
-
-    Returns:
-        The loss of the task at every step.
+    Fitted block models go on following the attention by the auxiliary losses of their layers. ``loss(model, batch)`` is
+    the task's; both rates fall to zero over the last third. ``on_step`` is called with a step's number and its loss.
     """
     check_sizes(steps=steps)
     for name, rate in (("learning_rate", learning_rate), ("block_model_rate", block_model_rate)):

@@ -28,10 +28,9 @@ Mask = tuple[Bool[Tensor, "batch heads n m"], Float[Tensor, "batch heads n m"] |
 
 
 class MaskedAttention(nn.Module):
-    """Full attention's scores under another mask; edges that were drawn are reweighted as those of fitted masks are.
+    """Full attention's scores under a mask that a function makes from what the layer is given.
 
-    Args:
-        mask: Makes it from what the layer is given; what it says of padded keys is ignored.
+    Edges that were drawn are reweighted as those of fitted masks are.
     """
 
     def __init__(self, mask: Callable[[Heads], Mask]) -> None:

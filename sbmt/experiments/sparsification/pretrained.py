@@ -86,11 +86,7 @@ def with_masks(
 ) -> Iterator[tuple[str, nn.Module]]:
     """The encoder itself, with its fitted masks, and with every other kind of mask of that density, by name.
 
-    Args:
-        model: Attends everything.
-        sparse: The same with fitted masks.
-        tuned_on: What the others are tuned on.
-        density: The share of pairs that are edges; None: that of fitted masks on these batches.
+    Without a density it is that of fitted masks on ``tuned_on``, the batches that the others are tuned on.
     """
     yield FULL, model
     yield FITTED, sparse
@@ -113,9 +109,7 @@ def compare_encoder(
 ) -> list[dict[str, Any]]:
     """How close embeddings of texts come to those of full attention under fitted masks, and under others as large.
 
-    Returns a row for each kind: its name, the share of pairs that are edges and the share of attention along them (on
-    ``tuned_on``), and the mean cosine of an embedding to that of full attention, with its standard error over the texts
-    in ``asked``.
+    A row for each kind has what its masks see on ``tuned_on``, and the mean cosine on ``asked`` with its error.
     """
     rows: list[dict[str, Any]] = []
     torch.manual_seed(0)

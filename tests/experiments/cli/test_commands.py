@@ -52,9 +52,10 @@ def test_sample_pictures_the_three_cases(succeed, tmp_path):
 
 def test_demo_compares_and_draws(succeed, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["sbmt.experiments.cli.study"], "LONGER", 128)  # tokens, to save time
-    assert "full attention" in succeed("demo", "--steps", "3", "--workers", "1", "--output", "d")
-    assert (tmp_path / "d" / "demo.png").exists()
-    result = json.loads((tmp_path / "d" / "result.json").read_text())
+    out = succeed("demo", "--steps", "3", "--workers", "1", "--output", "a\x1b d")
+    assert "full attention" in out and "\x1b" not in out and "Next: sbmt inspect 'a\\x1b d/fitted-seed0'" in out
+    assert (tmp_path / "a\x1b d" / "demo.png").exists()
+    result = json.loads((tmp_path / "a\x1b d" / "result.json").read_text())
     assert set(result["medians"]) == {"full", "sbm", "fitted", "random-equal"}
 
 

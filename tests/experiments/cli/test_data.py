@@ -1,5 +1,6 @@
 """``sbmt data`` on small files."""
 
+import os
 import shutil
 
 import pytest
@@ -23,7 +24,8 @@ def test_data_are_prepared_and_listed(succeed, tmp_path, monkeypatch):
 
 def test_data_are_prepared_from_files_that_are_named(succeed, refused, tmp_path):
     for part in ("train", "eval", "test"):
-        (tmp_path / f"new_aan_pairs.{part}.tsv").write_bytes(b"1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\tthree\n")
+        rows = f"1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\t{part}\n"
+        (tmp_path / f"new_aan_pairs.{part}.tsv").write_text(rows)
     command = "data prepare retrieval --from ."
     out = succeed(*command.split())
     assert "official" in out and "2 document(s)" in out and "0.50 0.50" in out
@@ -47,6 +49,19 @@ def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_pat
     (tmp_path / "cache" / "toy-image" / "info.json").write_text("{")
     code, out, err = run("data", "list")
     assert code == 2 and err.count("\n") == 1 and "toy-image" in err and "toy-text: " in out
+
+
+def test_a_folder_that_may_not_be_read_is_told(refused, toy_cache, tmp_path, monkeypatch):
+    """Root may read everything, so that the system's answer is put in its place."""
+    shutil.copytree(toy_cache, tmp_path / "cache")
+
+    def stat(path, **_):
+        if str(path).endswith("toy-text/info.json"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return os.stat(path)
+
+    monkeypatch.setattr("pathlib.Path.stat", stat)
+    refused("data list", "toy-text, got Permission denied: check its permissions")
 
 
 @pytest.mark.bad_input

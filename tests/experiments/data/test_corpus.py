@@ -85,6 +85,13 @@ def test_too_little_text_is_refused(tmp_path):
         corpus_source(write(tmp_path, {"some.txt": "one\ntwo\n"}), tokenizer=TOKENIZER)
 
 
+@pytest.mark.bad_input
+def test_a_file_in_two_splits_is_refused(tmp_path):
+    same = dict.fromkeys(["train.txt", "test.txt"], "a\nb\nc\n")
+    with pytest.raises(SbmtError, match="train.txt and test.txt with the same text"):
+        corpus_source(write(tmp_path, same), tokenizer=TOKENIZER)
+
+
 SHARE = 0.001  # of the suite's false alarms, for each statistical test here
 SMALL = train_tokenizer(["the cat sat on the mat"], 270)
 PLAIN = np.arange(5, SMALL.vocab_size)

@@ -159,8 +159,8 @@ def test_examples_are_packed_in_their_order(tmp_path, monkeypatch, task):
     """As if one at a time."""
     monkeypatch.setattr(module, "CHUNK", 5)
     rows, labels = traps_of(task)
-    for stem in ("train", "dev"):
-        (tmp_path / f"{stem}.tsv").write_bytes(table(task, rows, labels))
+    for stem, order in (("train", -1), ("dev", 1)):
+        (tmp_path / f"{stem}.tsv").write_bytes(table(task, rows[::order], labels[::order]))
     split = prepare(glue_files(task, tmp_path), tmp_path / "cache").splits["test"]
     encoded, n_cut = encode_split(split, TOKENIZER, 12)
     packed = [TOKENIZER.pack([row[0]], [row[1]] if len(row) == 2 else None, 12) for row in rows]

@@ -79,6 +79,14 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(name="../x"), "named in letters"),
         (dict(name=3), "named in letters"),
         (dict(files={"../x": ""}), "named in letters"),
+        (dict(files={"labels.npy": ""}), "not those of ours"),
+        (dict(files={"info.json": ""}), "not those of ours"),
+        (dict(files=None), "a dict files"),
+        (dict(parts=None), "functions parts and arrange"),
+        (dict(parts=lambda: None), "pairs of a split's name and its Examples, got NoneType"),
+        (dict(arrange=lambda pool: None), "a dict of splits, got NoneType"),
+        (dict(class_names=None), "tuples of text, got NoneType"),
+        (dict(make=lambda task, n, i: Examples.of([(b"\1",)] * 4, [0] * 4)), "the same ones in dev and test"),
         (dict(settings={"a": object()}), "settings that JSON can hold"),
         (dict(origin="elsewhere"), "origin among"),
         (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "a row of integers"),
@@ -119,6 +127,19 @@ def test_arrays_that_do_not_fit_are_told_even_where_no_checksum_is_compared(tmp_
     for is_checked in (True, False):
         with pytest.raises(SbmtError, match="whole examples in"):
             open_prepared(folder, is_checked=is_checked)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("module", ["sbmt.experiments.data.prepared.sha256_of", "numpy.load"])
+def test_arrays_that_may_not_be_read_are_no_damage(tmp_path, monkeypatch, module):
+    folder = prepare(toy_source(), tmp_path).folder
+
+    def fail(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(module, fail)
+    with pytest.raises(SbmtError, match="to read .*, got no permission"):
+        open_prepared(folder)
 
 
 @pytest.mark.bad_input

@@ -14,8 +14,8 @@ ROWS = ["( ( ( [MAX 2 ) 9 ) ] )\t9", "( ( ( ( [SM 4 ) 7 ) 3 ) ] )\t4", "5\t5"]
 
 def write_listops(folder, rows=ROWS, end="\n"):
     folder.mkdir(parents=True)
-    for name in ("train", "val", "test"):
-        (folder / f"basic_{name}.tsv").write_text("\n".join(["Source\tTarget", *rows]) + end)
+    for name, first in (("train", []), ("val", ["7\t7"]), ("test", ["8\t8"])):
+        (folder / f"basic_{name}.tsv").write_text("\n".join(["Source\tTarget", *first, *rows]) + end)
     return folder
 
 
@@ -32,7 +32,7 @@ def write_pathfinder(folder, n=20, line="imgs/0 sample_{0}.png {0} {1} 0 rest"):
 
 def test_listops_is_read_and_checked(tmp_path):
     write_listops(tmp_path / "lra_release" / "listops-1000")
-    split = prepare(listops_files(tmp_path), tmp_path / "prepared").splits["dev"]
+    split = prepare(listops_files(tmp_path), tmp_path / "prepared").splits["train"]
     assert [decode_expression(split.documents(i)[0].tolist()) for i in range(3)] == ["[MAX 2 9 ]", "[SM 4 7 3 ]", "5"]
     assert split.labels.tolist() == [9, 4, 5]
 

@@ -1,6 +1,7 @@
 """Figures of results, drawn from what is published, and of block models in the plane."""
 
 from pathlib import Path
+from xml.dom import minidom
 
 import pytest
 import torch
@@ -68,3 +69,10 @@ def test_figures_are_written_in_the_format_that_their_name_asks_for(tmp_path, na
     assert (tmp_path / "new" / name).stat().st_size > 0
     with pytest.raises(SbmtError, match="a file ending among"), saved_figure(tmp_path / "x.pgf", 1.0, 1.0):
         pass
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_an_svg_is_xml_whatever_its_labels_hold(tmp_path):
+    with saved_figure(tmp_path / "x.svg", 1.0, 1.0) as figure:
+        figure.suptitle("a \x1b[2J \0 \ufffe b")
+    assert minidom.parse(str(tmp_path / "x.svg")).documentElement.tagName == "svg"

@@ -106,6 +106,16 @@ def test_a_folder_with_other_settings_is_refused(folder):
     assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
 
 
+@pytest.mark.bad_input
+def test_a_run_is_not_taken_for_a_study(folder):
+    """Whose result would replace that of the run."""
+    run = folder / "fitted-seed0"
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(SbmtError, match="a folder of several runs"):
+        run_study(DEMO, run)
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
 FULL = Trial("full", "full", {"attention": "full"})
 
 

@@ -14,7 +14,7 @@ from mkdocs.plugins import event_priority
 MARKED = re.compile(r"\\\((.+?)\\\)|\\\[.+?\\\]", re.DOTALL)
 IN_NOTEBOOKS = re.compile(r"\$\$.+?\$\$|\$([^$\n]+)\$", re.DOTALL)
 CODE = re.compile(r"(<pre>.*?</pre>|<code>.*?</code>)", re.DOTALL)
-SIGNS = {"cdot": "·", "times": "×", "le": "≤", "ge": "≥", "approx": "≈", "sqrt": "√", "infty": "∞", "quad": " "}
+SIGNS = {"cdot": "· ", "times": "× ", "le": "≤ ", "ge": "≥ ", "approx": "≈ ", "sqrt": "√", "infty": "∞", "quad": " "}
 SIGNS |= {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "varepsilon": "ε", "lambda": "λ", "rho": "ρ"}
 SIGNS |= {"sigma": "σ", "pi": "π", "ell": "ℓ", "ln": "ln ", "log": "log ", "top": "T", "hat": "", "mathcal": ""}
 

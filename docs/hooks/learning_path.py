@@ -1,6 +1,6 @@
-"""Turns the table of notebooks on the learning path into cards, and fills in how long reading takes.
+"""Turns the tables of notebooks on the learning path into cards, and fills in how long reading takes.
 
-- Each row of the page's first table has a notebook's number, its question, how long it runs and the words for the
+- Each row of the page's tables has a notebook's number, its question, how long it runs and the words for the
   picture to remember. A card adds that picture, the time that reading takes, and room for a tick (``assets/quiz.js``).
 - ``<!-- reading time: 00 02 -->`` becomes the time for these notebooks together, ``all`` for all of them.
 - ``<!-- reading rule -->`` becomes the rule by which it is counted.
@@ -9,6 +9,7 @@
 import re
 import sys
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -40,7 +41,11 @@ def on_page_markdown(markdown, *, page, config, files):
 
 
 def on_page_content(html, page, config, files):
-    return TABLE.sub(_cards, html, count=1) if page.file.src_uri == PAGE else html
+    if page.file.src_uri != PAGE:
+        return html
+    first, *others = TABLE.split(html)
+    cards = map(_cards, TABLE.findall(html))
+    return first + PROGRESS + "".join(chain.from_iterable(zip(cards, others, strict=True)))
 
 
 def time_of(numbers):
@@ -60,8 +65,8 @@ def rule():
 
 def _cards(table):
     of = {notebook.number: notebook for notebook in course.notebooks()}
-    cards = [_card(of[row[1].strip()], *row.groups()[1:]) for row in ROW.finditer(table[0])]
-    return f'{PROGRESS}<ol class="course">{"".join(cards)}</ol>'
+    cards = [_card(of[row[1].strip()], *row.groups()[1:]) for row in ROW.finditer(table)]
+    return f'<ol class="course">{"".join(cards)}</ol>'
 
 
 def _card(notebook, question, runs, caption):

@@ -27,3 +27,17 @@ def test_remote_assets_are_reported(html: str, is_remote: bool, caplog: pytest.L
     with caplog.at_level(logging.WARNING, logger="mkdocs.hooks.site"):
         assert load_hook("site_hooks").on_post_page(html, page, None) == html
     assert bool(caplog.records) == is_remote
+
+
+@pytest.mark.parametrize(
+    ("text", "is_notebook", "found"),
+    [
+        (r"<p>\(n \cdot k\) memberships, \(\operatorname{sg}(p)\)</p>", False, "<p>n · k memberships, …</p>"),
+        (r"\[h_i = \sum_j\] is read", False, "… is read"),
+        (r"<code>\(n\)</code>", False, r"<code>\(n\)</code>"),
+        ("costs $n^2$", False, "costs $n^2$"),
+        ("costs $n^2$, $$x$$", True, "costs n2, …"),
+    ],
+)
+def test_search_shows_no_tex(text: str, is_notebook: bool, found: str) -> None:
+    assert load_hook("search_maths").without_maths(text, is_notebook) == found

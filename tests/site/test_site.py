@@ -65,7 +65,7 @@ def test_commands_on_pages_are_taken() -> None:
     for words in chain(*found.values()):
         parse(words)
     assert found["cli.md"] and found["how-to/own-data.md"]
-    assert len([words for words in found["how-to/many-gpus.md"] if words[:1] == ["train"]]) >= 6  # by torchrun, too
+    assert len([words for words in found["how-to/many-gpus.md"] if words[:1] == ["train"]]) >= 4  # by torchrun, too
 
 
 def test_every_command_has_a_section() -> None:

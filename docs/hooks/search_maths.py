@@ -1,0 +1,43 @@
+r"""Takes TeX out of the search index, whose results would show it raw.
+
+Short formulas become what one would type, ``\(n \cdot k\)`` for instance ``n · k``; those with other commands of TeX
+become an ellipsis. ``on_post_build`` runs after the search plugin has written the index, and before the offline plugin
+copies it.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from mkdocs.plugins import event_priority
+
+MARKED = re.compile(r"\\\((.+?)\\\)|\\\[.+?\\\]", re.DOTALL)
+IN_NOTEBOOKS = re.compile(r"\$\$.+?\$\$|\$([^$\n]+)\$", re.DOTALL)
+CODE = re.compile(r"(<pre>.*?</pre>|<code>.*?</code>)", re.DOTALL)
+SIGNS = {"cdot": "· ", "times": "× ", "le": "≤ ", "ge": "≥ ", "approx": "≈ ", "sqrt": "√", "infty": "∞", "quad": " "}
+SIGNS |= {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "varepsilon": "ε", "lambda": "λ", "rho": "ρ"}
+SIGNS |= {"sigma": "σ", "pi": "π", "ell": "ℓ", "ln": "ln ", "log": "log ", "top": "T", "hat": "", "mathcal": ""}
+
+
+@event_priority(-50)
+def on_post_build(config):
+    path = Path(config["site_dir"]) / "search" / "search_index.json"
+    index = json.loads(path.read_text("utf-8"))
+    for entry in index["docs"]:
+        for field in ("title", "text"):
+            entry[field] = without_maths(entry[field], entry["location"].startswith("notebooks/"))
+    path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), "utf-8")
+
+
+def without_maths(text, is_notebook=False):
+    """The text of an entry with its formulas written out, and its code as it is."""
+    pattern = IN_NOTEBOOKS if is_notebook else MARKED
+    parts = CODE.split(text)
+    parts[::2] = [pattern.sub(lambda found: _typed(found[1]), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _typed(tex):
+    """A formula as one would type it, or an ellipsis for one that is displayed or too rich for that."""
+    known = re.sub(r"\\([a-zA-Z]+) ?", lambda found: SIGNS.get(found[1], found[0]), tex or "\\")
+    return "…" if "\\" in known else re.sub(r"[{}^_]", "", known)

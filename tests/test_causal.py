@@ -8,6 +8,7 @@ from torch.nn.attention.flex_attention import create_mask
 from sbmt import BlockModel, EdgeList, MultiHeadAttention, SBMAttention, SbmtError, build_attention, sample_edges
 from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.graph.patterns import all_pairs, sliding_window
+from sbmt.layers.registry import ATTENTIONS, parameters_of
 from sbmt.samplers import SAMPLERS, Sampler
 from sbmt.samplers.exact import sample_with_torch
 from tests.layers.inputs import seeded, tokens
@@ -231,3 +232,44 @@ def test_torch_s_layers_may_say_that_they_are_causal():
             layer(x, x, x, attn_mask=wrong, is_causal=True)
     with pytest.raises(SbmtError, match="built with causal=True"):
         MultiHeadAttention(16, 4, n_clusters=5)(x, x, x, is_causal=True)
+
+
+def causal_attentions():
+    return [name for name, kind in ATTENTIONS.items() if "causal" in parameters_of(kind)]
+
+
+@pytest.mark.parametrize("name", causal_attentions())
+@pytest.mark.parametrize("n_keys", [70, 150])
+def test_no_attention_reads_later_keys(name, n_keys):
+    """The values of queries change with nothing that comes later, but with what came before; padding is left out."""
+    sizes = {"n_positions": n_keys} if "n_positions" in parameters_of(ATTENTIONS[name]) else {}
+    layer = build_attention(name, d_head=4, n_heads=2, causal=True, **sizes).double().eval()
+    query, key, value = (torch.randn(2, 2, n, 4, dtype=torch.float64) for n in (70, n_keys, n_keys))
+    key_mask = torch.rand(2, n_keys) < 0.8
+    query_mask = key_mask[:, -70:]
+    end, found = n_keys - 30, []
+    for changed in (slice(n_keys, None), slice(end, None), slice(0, 5)):
+        keys, values = key.clone(), value.clone()
+        keys[:, :, changed], values[:, :, changed] = 7.0, -7.0
+        torch.manual_seed(0)
+        out = layer(query, keys, values, query_mask=query_mask, key_mask=key_mask).values
+        found.append(out[:, :, :40])
+    torch.testing.assert_close(found[1], found[0])
+    if name != "random_mask":  # whose few edges may lead elsewhere
+        assert not torch.allclose(found[2], found[0])
+
+
+def test_causal_linear_attention_is_the_quotient_of_its_sums():
+    layer = build_attention("linear", d_head=4, n_heads=2, causal=True).double()
+    query, key, value = (torch.randn(2, 2, n, 4, dtype=torch.float64, requires_grad=True) for n in (70, 150, 150))
+    key_mask = torch.rand(2, 150) < 0.5
+    scores = layer.log_features(query).exp() @ layer.log_features(key).exp().mT
+    scores = scores.tril(80) * key_mask[:, None, None]
+    wanted = scores @ value / scores.sum(-1, keepdim=True)
+    found = layer(query, key, value, key_mask=key_mask).values
+    torch.testing.assert_close(found, wanted)
+    cotangent = torch.randn_like(found)
+    for one, other in zip(
+        *(torch.autograd.grad(x, (query, key, value), cotangent) for x in (found, wanted)), strict=True
+    ):
+        torch.testing.assert_close(one, other)

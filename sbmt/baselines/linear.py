@@ -8,9 +8,13 @@ from math import log
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from sbmt.baselines.base import Baseline, Inputs, keys_to_read
 from sbmt.errors import SbmtError, check_sizes
+from sbmt.graph.masks import zero_padding
+
+CHUNK = 64  # tokens at a time, in sums over earlier keys
 
 
 class LinearAttention(Baseline):
@@ -26,8 +30,9 @@ class LinearAttention(Baseline):
 
     Args:
         dropout: On the output values, because attention weights are never formed; from PyTorch's global generator.
+        causal: Whether no query reads a later key. Sums over keys are then prefix sums, and features no logarithms.
 
-    Cost: O(n d²) time, O(n d + d²) memory per head.
+    Cost: O(n d²) time, O(n d + d²) memory per head; causal, O(n (d² + d CHUNK)) and O(n (d + d² / CHUNK)).
 
     Source: Katharopoulos, Vyas, Pappas and Fleuret (2020), "Transformers are RNNs: Fast Autoregressive Transformers
     with Linear Attention"; a baseline in the paper's section 5. Deviation: the code used there omits the denominator
@@ -42,11 +47,27 @@ class LinearAttention(Baseline):
         """The values."""
         query, key, value, _, key_mask, dropout, *_ = inputs
         log_query, log_key = self.log_features(query), self.log_features(key)
+        if self.causal:
+            return nn.functional.dropout(_read_earlier(log_query.exp(), log_key.exp(), value, key_mask), dropout)
         if key_mask is not None:
             log_key = log_key.masked_fill(~keys_to_read(key_mask)[:, None, :, None], -torch.inf)
         read_by_feature = log_key.softmax(2).mT @ value  # batch heads n_features d_value
         values = (log_query + log_key.logsumexp(2, keepdim=True)).softmax(3) @ read_by_feature
         return nn.functional.dropout(values, dropout)
+
+
+def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
+    """The same sums over the keys up to each query's own: those of earlier chunks together, the others pair by pair."""
+    key = zero_padding(key, key_mask)
+    n_queries, n_keys = query.shape[2], key.shape[2]
+    value = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # the last column sums weights
+    query = pad(query, (0, 0, n_keys - n_queries, 0))  # queries are the last tokens
+    chunks = (pad(x, (0, 0, 0, -n_keys % CHUNK)).unflatten(2, (-1, CHUNK)) for x in (query, key, value))
+    query, key, value = chunks  # batch heads chunks CHUNK …
+    earlier = pad((key.mT @ value).cumsum(2), (0, 0, 0, 0, 1, -1))  # batch heads chunks n_features d_value+1
+    sums = (query @ earlier + (query @ key.mT).tril() @ value).flatten(2, 3)[:, :, n_keys - n_queries : n_keys]
+    weight = sums[..., -1:]
+    return torch.where(weight > 0, sums[..., :-1] / weight.clamp(min=torch.finfo(weight.dtype).tiny), 0.0)
 
 
 def sample_orthogonal_features(n_features: int, d_head: int) -> Float[Tensor, "n_features d_head"]:

@@ -175,12 +175,16 @@ class CausalLM(Head):
         for module in encoder.modules():
             if isinstance(module, MultiHeadAttention) and not getattr(module.attention, "causal", False):
                 kind = type(module.attention).__name__
-                raise SbmtError(f"{kind} in the encoder is not causal: build the encoder with causal=True")
+                raise SbmtError(f"{kind} in the encoder is not causal: take an attention with causal=True")
 
-    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n, vocab_size)``; ``options`` are those of the encoder."""
+    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n, vocab_size)``, or those of the ``selected`` tokens as in :meth:`MaskedLM.forward`.
+
+        Other options are the encoder's.
+        """
         encoded = self.encoder(tokens, mask, **options)
-        return ModelOutput(encoded.values @ self.encoder.token_embedding.weight.T, encoded.attention)
+        hidden = _select(encoded.values, selected, mask)
+        return ModelOutput(hidden @ self.encoder.token_embedding.weight.T, encoded.attention)
 
     @torch.no_grad()
     def generate(

@@ -83,7 +83,7 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
     if isinstance(attention, nn.MultiheadAttention):
         return _from_torch(name, attention, settings)
     sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout", "causal")}
-    return build_attention("sbm", **sizes, **settings).train(attention.training)
+    return build_attention("sbm", **settings | sizes).train(attention.training)
 
 
 def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:

@@ -158,7 +158,7 @@ def adapt(attention):
 def test_projections_that_are_computed_are_refused(change):
     attention = nn.MultiheadAttention(WIDTH, HEADS)
     change(attention)
-    with pytest.raises(sbmt.SbmtError, match=r"weights of their own, got .* in 0\.1: merge adapters"):
+    with pytest.raises(sbmt.SbmtError, match=r"weights of their own, got .* in model\.0\.1: merge adapters"):
         sbmt.sparsify(nn.Sequential(nn.Sequential(nn.Identity(), attention)), edges_per_query=4.0, **SMALL)
 
 
@@ -166,9 +166,9 @@ def test_projections_that_are_computed_are_refused(change):
 @pytest.mark.parametrize("attention", [Different(WIDTH, HEADS), DifferentFull(8, 2)])
 def test_subclasses_are_refused(attention):
     words = f"itself, got the subclass {type(attention).__name__} as "
-    with pytest.raises(sbmt.SbmtError, match=f"{words}1"):
+    with pytest.raises(sbmt.SbmtError, match=f"{words}model.1"):
         sbmt.sparsify(nn.Sequential(nn.MultiheadAttention(WIDTH, HEADS), attention), edges_per_query=4.0, **SMALL)
-    with pytest.raises(sbmt.SbmtError, match=f"{words}the model"):
+    with pytest.raises(sbmt.SbmtError, match=f"{words}model"):
         sbmt.sparsify(attention, edges_per_query=4.0, **SMALL)
 
 
@@ -179,7 +179,7 @@ def test_subclasses_are_refused(attention):
         (nn.Linear(3, 3), {}, "a model with full attention, got Linear without any"),
         (nn.MultiheadAttention(16, 2, add_bias_kv=True), {}, "without add_bias_kv"),
         (nn.MultiheadAttention(16, 2, add_zero_attn=True), {}, "add_zero_attn"),
-        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got one with them in the model"),
+        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got one with them in model"),
         (nn.MultiheadAttention(16, 2), {"edges_per_query": 0.0}, "edges_per_query > 0"),
         (nn.MultiheadAttention(16, 2), {"n_cluster": 4}, "n_cluster"),
     ],

@@ -1,5 +1,6 @@
 """Training: configurations of every task, one function that trains them all, and runs on disk."""
 
+from sbmt.experiments.training.causal import LanguageModelConfig, MultiQueryConfig
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.fit import fit
@@ -8,5 +9,6 @@ from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, Run, Scores, 
 from sbmt.experiments.training.tasks import GlueConfig, LongRangeConfig, MlmConfig
 
 __all__ = ["SHIPPED", "SHIPPED_FITTED", "SIZES", "Evaluation", "Run", "Scores", "Step"]
-__all__ += ["GlueConfig", "LongRangeConfig", "MlmConfig", "RecallConfig", "RepeatedTokensConfig"]
+__all__ += ["GlueConfig", "LanguageModelConfig", "LongRangeConfig", "MlmConfig"]
+__all__ += ["MultiQueryConfig", "RecallConfig", "RepeatedTokensConfig"]
 __all__ += ["build_model", "evaluate", "fit", "load_run"]

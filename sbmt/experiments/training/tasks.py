@@ -54,6 +54,8 @@ class PreparedConfig(TrainingConfig):
     dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
     test_examples: int | None = option(None, "test on that many test examples; all if left out")
 
+    data_task: ClassVar = ""  # for which the examples were prepared, if that is another task
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.warmup_steps >= self.steps:
@@ -74,8 +76,9 @@ class PreparedConfig(TrainingConfig):
     def open_prepared(self) -> Prepared:
         """The prepared examples that the configuration names; SbmtError if they are not there, or another task's."""
         prepared = open_prepared(prepared_folder() / self.data_name)
-        if prepared.info["task"] != self.task:
-            raise SbmtError(f"examples of {self.task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
+        task = self.data_task or self.task
+        if prepared.info["task"] != task:
+            raise SbmtError(f"examples of {task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
         return prepared
 
     def labelled(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
@@ -200,33 +203,23 @@ class LanguageConfig(PreparedConfig):
 
 
 @dataclass(frozen=True)
-class MlmConfig(LanguageConfig):
-    """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
+class CorpusConfig(LanguageConfig):
+    """A run on the blocks of a prepared corpus; a task defines ``make_model`` and ``feed``."""
 
-    task: str = option(MLM, "always mlm")
     data: str = option("corpus", "name of the prepared corpus")
-    batch_size: int = option(256, "blocks per optimiser step, over all devices")
-    steps: int = option(250_000, "optimiser steps")
-    warmup_steps: int = option(2500, "steps over which the learning rate rises; then it falls, both along a line")
-    eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
-    learning_rate: float = option(1e-4, "AdamW's largest learning rate")
-
-    tasks = (MLM,)
     best_by: ClassVar = "loss"
+    data_task = MLM
 
-    def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A masked language model."""
-        return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
+    def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
+        """Batches of blocks, and what has to be predicted."""
+        raise NotImplementedError
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Blocks of the corpus; training hides other tokens each time, evaluations always hide the same ones."""
+        """Blocks of the corpus."""
         prepared = self.open_prepared()
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
         blocks = {name: blocks_of(split, self.length, tokenizer) for name, split in prepared.splits.items()}
-        feeds = {
-            name: _block_feed(mine, tokenizer, self.seed if name == "train" else _HIDDEN)
-            for name, mine in blocks.items()
-        }
+        feeds = {name: self.feed(mine, tokenizer, name == "train") for name, mine in blocks.items()}
         info = {name: prepared.info[name] for name in INFO}
         info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
         return TaskData(feeds, info, blocks=blocks, tokenizer=tokenizer)
@@ -246,11 +239,30 @@ class MlmConfig(LanguageConfig):
         return {"n_test": n_test, "frequencies": alone}
 
 
-def _block_feed(blocks: Blocks, tokenizer: Tokenizer, seed: int) -> Feed:
-    """Blocks of a corpus; the seed and a batch's number decide which tokens have to be guessed."""
-    return Feed(
-        len(blocks), lambda examples, part, number: make_masked_batch(blocks, examples, part, tokenizer, (seed, number))
-    )
+@dataclass(frozen=True)
+class MlmConfig(CorpusConfig):
+    """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
+
+    task: str = option(MLM, "always mlm")
+    batch_size: int = option(256, "blocks per optimiser step, over all devices")
+    steps: int = option(250_000, "optimiser steps")
+    warmup_steps: int = option(2500, "steps over which the learning rate rises; then it falls, both along a line")
+    eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
+    learning_rate: float = option(1e-4, "AdamW's largest learning rate")
+
+    tasks = (MLM,)
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A masked language model."""
+        return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
+
+    def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
+        """The batch's number decides which tokens have to be guessed; evaluations always hide the same ones."""
+        seed = self.seed if is_training else _HIDDEN
+        return Feed(
+            len(blocks),
+            lambda examples, part, number: make_masked_batch(blocks, examples, part, tokenizer, (seed, number)),
+        )
 
 
 @dataclass(frozen=True)

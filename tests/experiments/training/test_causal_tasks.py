@@ -1,0 +1,64 @@
+"""Causal language models: what they are asked, what runs report, and which attentions they take."""
+
+from functools import partial
+from math import log
+
+import numpy as np
+import pytest
+import torch
+
+from sbmt import SbmtError
+from sbmt.experiments.training import LanguageModelConfig, MultiQueryConfig, build_model
+from sbmt.experiments.training import fit as fit_run
+from sbmt.experiments.training.run import load_run
+from tests.experiments.training.tiny_language import NETWORK, TRAINING
+
+fit = partial(fit_run, accelerator="cpu")
+
+
+def language_model(**changes):
+    options = {"option_defaults": (*NETWORK["option_defaults"], ("causal", True))}
+    return LanguageModelConfig(**NETWORK | TRAINING | options | {"data": "corpus"}).override(**changes)
+
+
+def test_every_token_but_the_first_is_asked_for(language):
+    data = language_model().open_data()
+    feed, blocks = data.feeds["train"], data.blocks["train"]
+    batch = feed.batch(np.array([0, len(feed) - 1]), slice(0, 2), 0)  # the last one is padded
+    assert torch.equal(batch.selected[:, :-1], batch.mask[:, 1:]) and not batch.selected[:, -1].any()
+    following = batch.tokens.roll(-1, 1)[batch.selected]
+    assert torch.equal(batch.labels, following) and batch.weight == 1
+    parts = [feed.batch(np.array([0, len(feed) - 1]), slice(i, i + 1), 0) for i in (0, 1)]
+    assert torch.equal(torch.cat([part.labels for part in parts]), batch.labels)
+    shares = [part.weight * part.selected.sum() ** 0 / 2 for part in parts]
+    counts = [len(part.labels) / len(batch.labels) for part in parts]
+    assert torch.allclose(torch.stack(shares), torch.tensor(counts))
+    assert blocks.start_id not in batch.labels
+
+
+@pytest.mark.parametrize("options", [{"attention": "full"}, {"attention": "linear"}, {"preset": "fitted"}])
+def test_a_language_model_is_trained_and_loaded(language, tmp_path, options):
+    run = fit(language_model(**options), tmp_path / "run")
+    again = load_run(tmp_path / "run")
+    assert again.test == run.test
+    data = run.config.open_data()
+    text = data.tokenizer.decode(data.blocks["test"].symbols.tolist())
+    n_predicted = sum(
+        len(data.feeds["test"].batch(np.array([i]), slice(0, 1), 0).labels) for i in range(run.about["n_test"])
+    )
+    expected = run.test.loss * n_predicted / log(2) / len(text.encode())
+    assert run.about["bits_per_byte"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_network_learns_to_answer_a_query():
+    config = MultiQueryConfig(
+        attention="full", length=8, n_pairs=1, vocab_size=8, steps=120, learning_rate=1e-2, n_layers=2
+    )
+    assert fit(config).test.accuracy > 0.6  # 0.25 by guessing
+
+
+def test_attentions_that_are_not_causal_are_refused():
+    with pytest.raises(SbmtError, match="PerformerAttention in the encoder is not causal"):
+        build_model(MultiQueryConfig(attention="performer"), {})
+    with pytest.raises(SbmtError, match="length must be at least 4"):
+        MultiQueryConfig(n_pairs=17)

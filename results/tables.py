@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.lookup import OURS_ON_GPU, cases, find, fitted_ratio, load, machines, runs_of, show
+from results.lookup import OURS_ON_GPU, cases, find, load, machines, runs_of, show
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
@@ -27,11 +27,6 @@ def grid(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     first = "".join(f" {heading} |" if heading != "" else " |" for heading in headings)
     lines = [f"| {' | '.join(map(str, cells))} |" for cells in rows]
     return "\n".join([f"|{first}", "|---" * len(headings) + "|", *lines])
-
-
-def _points(share: float, error: float) -> str:
-    """A difference of shares in points, with its standard error."""
-    return f"{100 * share:.1f} ± {100 * error:.1f}"
 
 
 def _spread(values: Sequence[float], form: str = ".3f") -> str:
@@ -279,17 +274,6 @@ def equal_edges_table() -> str:
     return grid(("", "c", "pairs", "full", "fitted", "random", "window", "its pairs", "lead"), rows)
 
 
-def long_range_settings_table() -> str:
-    """How each task was reduced."""
-    rows = []
-    for task, title in TASKS.items():
-        run = load(task)["runs"][0]
-        config, data = run["config"], run["data"]
-        sizes = config["batch_size"], config["steps"], data["n_train"], run["n_test"]
-        rows.append((title, f"`{data['name']}`", config["length"], *(f"{size:,}" for size in sizes), data["origin"]))
-    return grid(("", "examples", "tokens", "batch", "steps", "train", "test", "origin"), rows)
-
-
 def language_table() -> str:
     """A row per attention: perplexity and density after pre-training, and accuracy on each task in percent."""
     rows = []
@@ -388,28 +372,6 @@ def _two_digits(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio > 0.1 else f"{ratio:.3f}"
 
 
-def machines_table(suite: str) -> str:
-    """A row per case: full attention's time on the first processor, and ours over full attention's on each."""
-    measured = [one for one in machines("bench_fitted" if suite == "fitted" else "bench") if suite in one["suites"]]
-    found = [_by_case(suite, one) for one in measured]
-    rows = []
-    for kind, n, density in dict.fromkeys(case[1:] for case in found[0]):
-        cells = []
-        for is_training in (True, False):
-            at = [one.get((is_training, kind, n, density)) for one in found]
-            cells.append(milliseconds(at[0]["sdpa"]["median"]) if at[0] else LEFT_OUT)
-            cells += [_two_digits(one["sbm"]["ratio"]) if one else LEFT_OUT for one in at]
-        rows.append(([] if suite == "fitted" else [kind, percent(density)]) + [f"{n:,}", *cells])
-    heads = [*(["memberships", "pairs"] if suite != "fitted" else []), "tokens"]
-    letters = "ABCDEFGHIJ"[: len(measured)]
-    heads += [what for mode in ("training", "inference") for what in (f"{mode},<br>ms", *letters)]
-    places = "; ".join(
-        f"{letter}: {one['manifest']['processor']}, {one['manifest']['date']}"
-        for letter, one in zip(letters, measured, strict=True)
-    )
-    return f"{grid(heads, rows)}\n\n*{places}.*"
-
-
 FIELDS: dict[str, Callable[[Result], str]] = {
     "tokens": lambda case: f"{case['n']:,}",
     "pairs": lambda case: percent(case["density"]),
@@ -469,19 +431,6 @@ def contestants_table() -> str:
     ratios = {title: [at.get(name, {}).get("ratio") for at in found] for name, title in CONTESTANTS.items()}
     rows = [(title, *(f"{x:.2f}" if x else LEFT_OUT for x in mine)) for title, mine in ratios.items() if any(mine)]
     return grid(("", *(f"{what}, {n}" for what in ("fitted", "paper's") for n in ("1,024", "4,096"))), rows)
-
-
-def memory_table() -> str:
-    """MiB that a training step adds: full attention, a fitted mask of 16 keys per query, and the paper's masks."""
-    memory = load("bench_fitted")["suites"]["fitted"]["found"]["memory"]["cases"]
-    ours = {case["n"]: case["results"] for case in memory if case["kind"] == "fitted"}
-    theirs = load("bench")["suites"]["memory"]["found"]["cases"]
-    rows = []
-    for n, density in ((4096, 0.01), (16384, 0.0025), (65536, 0.0005)):
-        published = find(theirs, n=n, density=density)["results"]
-        steps = ours[n]["sdpa"].get("step"), ours[n]["sbm"]["step"], published["sbm"]["step"]
-        rows.append((f"{n:,}", *(f"{x:,.0f}" if x else LEFT_OUT for x in steps), percent(density)))
-    return grid(("tokens", "full", "fitted", "paper's", "its pairs"), rows)
 
 
 def gpu_table() -> str:
@@ -544,13 +493,6 @@ def _percents(limits: list[float]) -> str:
     return f"{100 * high:.1f} %, or never" if rounds_to_nothing else f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
-def fitted_ratios_table() -> str:
-    """Time of a fitted mask over that of full attention, per length."""
-    rows = [(f"{n:,}", *(f"{fitted_ratio(n, 16.0, x):.2f}" for x in ("forward", "training"))) for n in (512, *LENGTHS)]
-    return grid(("tokens", "inference", "training step"), rows)
-
-
-# Titles, and names in costs.json, figure4.json, listops.json and glue.json.
 ATTENTIONS = (
     ("full attention, fused kernel", "full-fused", "full", "full", "full"),
     ("SBM", "sbm", "sbm", "sbm", "sbm"),

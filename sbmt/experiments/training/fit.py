@@ -148,7 +148,8 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     before, now = read_config(folder).to_dict(), config.to_dict()
     before, now = before | before.pop("options"), now | now.pop("options")
     if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
-        raise SbmtError(f"the settings in {path}", f"others for {', '.join(changed)}", "resume with the same ones")
+        values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
+        raise SbmtError(f"cannot resume the run in {folder}: {values}")
     if not (folder / STATE).exists():
         do = "it is finished" if has_kept(folder) else "begin anew: leave --resume out"
         raise SbmtError(f"a checkpoint in {folder}", "none", do)

@@ -74,8 +74,8 @@
     showDone();
   }
 
-  function startPath(course) {
-    const steps = [...course.querySelectorAll("[data-notebook]")];
+  function startPath() {
+    const steps = [...document.querySelectorAll(".course [data-notebook]")];
     const told = document.querySelector(".course-progress");
 
     function show() {
@@ -98,6 +98,6 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll(".quiz").forEach(startQuiz);
-    document.querySelectorAll(".course").forEach(startPath);
+    startPath();
   });
 })();

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -50,7 +49,8 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
 
 
 _tracker = ModuleTracker()  # says whether a backward pass is running
-_used: WeakSet[torch.Generator] = WeakSet()  # outside a backward pass
+_MOST_USED = 64
+_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; torch 2.11 has no weak ones
 
 
 @not_compiled
@@ -62,13 +62,16 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if not _tracker.is_bw:
-        _used.add(generator)
-    elif generator in _used:
+        _used.pop(id(generator), None)
+        _used[id(generator)] = generator
+        for oldest in list(_used)[:-_MOST_USED]:
+            _used.pop(oldest, None)
+    elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
             rule = "activation checkpointing cannot repeat what a generator= from outside gives"
             raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
-        _used.discard(generator)
+        _used.pop(id(generator), None)
 
 
 _first_example: ContextVar[int] = ContextVar("first_example", default=0)

@@ -206,7 +206,7 @@ class CausalLM(Head):
             generator: Source of the masks' seeds and of the tokens.
 
         Masks are those of eval mode. Cost of a token, beyond the layers': that of
-        :func:`~sbmt.layers.decoding.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
+        :func:`~sbmt.layers.functional.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
 
         Raises:
             SbmtError: If an argument is out of range, or sequences grow beyond the encoder's ``max_length``.

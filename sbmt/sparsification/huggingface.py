@@ -26,7 +26,8 @@ def attention_modules(model: nn.Module) -> list[nn.Module]:
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     """Gives every attention module a fitted mask with these settings, which ``config.sbmt`` keeps for loading.
 
-    Refused are modules that attend causally, to another sequence, or in a window, and settings that JSON cannot hold.
+    Masks are causal where the modules are. Refused are modules that attend to another sequence or in a window, models
+    that mix causal modules with others, and settings that JSON cannot hold.
     """
     from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 

@@ -205,8 +205,8 @@ class CausalLM(Head):
             top_k: Leaves all but so many of the most likely tokens out.
             generator: Source of the masks' seeds and of the tokens.
 
-        Masks are those of eval mode. Cost of a token, beyond the layers': that of
-        :func:`~sbmt.layers.functional.attend_next` with the preset ``"fitted"``, in proportion to the context otherwise.
+        Masks are those of eval mode. Cost of a token, beyond the layers': with the preset ``"fitted"`` that of
+        :func:`~sbmt.layers.functional.attend_next`, in proportion to the context otherwise.
 
         Raises:
             SbmtError: If an argument is out of range, or sequences grow beyond the encoder's ``max_length``.

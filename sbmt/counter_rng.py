@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,15 +38,19 @@ class Purpose(IntEnum):
     KEEP = 3  # whether a distinct candidate is kept
 
 
-def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError if it is none."""
+def draw_seed(generator: torch.Generator | None = None, to: torch.device | None = None) -> Any:
+    """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError if it is none.
+
+    It is an int, or with ``to`` a tensor on that device, for which nothing waits.
+    """
     if generator is not None:
         if not isinstance(generator, torch.Generator):
             raise SbmtError(f"generator must be a torch.Generator or None, got {type(generator).__name__}")
         _check_not_recomputing(generator)
     device = "cpu" if generator is None else generator.device
     low, high = -(1 << 63), (1 << 63) - 1
-    return int(torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device))
+    seed = torch.randint(low, high, (), dtype=torch.int64, generator=generator, device=device)
+    return int(seed) if to is None else seed.to(to, non_blocking=True)
 
 
 _tracker = ModuleTracker()  # says whether a backward pass is running

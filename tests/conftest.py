@@ -13,6 +13,9 @@ import torch
 from sbmt import BlockModel
 from tests.statistics import Judge
 
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is first imported
+
 # Modules that register a backend or a sampler, which then go through the tests of ours: see docs/how-to.
 for module in os.environ.get("SBMT_TEST_WITH", "").split():
     importlib.import_module(module)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from sbmt.block_model.model import BlockModel, in_range
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
-from sbmt.kernels import operators
+from sbmt.kernels import gpu, operators
 from sbmt.kernels.operators import can_run_on
 from sbmt.types import full_precision
 
@@ -29,12 +29,20 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
     if can_run_on(logits.device):
         part, weight = operators.part_memberships(logits)
         return part, weight
+    if gpu.serves(logits):
+        from sbmt.kernels.gpu.clusters import choose_parts
+
+        return choose_parts(logits)
     by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values
     part = part.expand(*part.shape[:-1], 2)
     weight = by_partition.gather(-1, part).softmax(-1).flatten(-2)
     first = by_partition.shape[-1] * torch.arange(by_partition.shape[-2], device=logits.device)[:, None]
     return (part + first).flatten(-2).to(torch.int16), weight
+
+
+def _clamp(name: str, value: Tensor, upper: float) -> Tensor:
+    return value.clamp(0.0, upper)
 
 
 class CrossedModel(BlockModel):
@@ -59,9 +67,10 @@ class CrossedModel(BlockModel):
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part = query[0], key[0]
         self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
-        self._query = in_range("query_membership", zero_padding(query[1], query_mask), 1.0)
-        self._key = in_range("key_membership", zero_padding(key[1], key_mask), 1.0)
-        self.part_blocks = self._block = in_range("block_matrix", part_blocks, LARGEST_RATE)
+        within = _clamp if part_blocks.is_cuda else in_range  # since a GPU would have to be waited for
+        self._query = within("query_membership", zero_padding(query[1], query_mask), 1.0)
+        self._key = within("key_membership", zero_padding(key[1], key_mask), 1.0)
+        self.part_blocks = self._block = within("block_matrix", part_blocks, LARGEST_RATE)
 
     @property
     def n_clusters(self) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 from sbmt.block_model.model import BlockModel, Link, probability, reweighting_bias
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
+from sbmt.graph.masks import Shape
 from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
@@ -147,10 +148,15 @@ def fit_loss(
     targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)
     gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
     loss = block_model.sum_of_rates().sum() - edges_per_query * gained
-    batch, heads, n_queries, _ = edges.shape
-    if edges.query_mask is None:
-        return loss / (batch * heads * n_queries)
-    return loss / (heads * edges.query_mask.sum()).clamp(min=1)
+    return mean_over_queries(loss, edges.shape, edges.query_mask)
+
+
+def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) -> Float[Tensor, ""]:
+    """What is summed up over the real queries of all examples and heads, as a mean; 0 where there are none."""
+    batch, heads, n_queries, _ = shape
+    if query_mask is None:
+        return total / (batch * heads * n_queries)
+    return total / (heads * query_mask.sum()).clamp(min=1)
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:

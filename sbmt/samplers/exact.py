@@ -7,10 +7,12 @@ from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.model import BlockModel, probability
 from sbmt.counter_rng import Purpose, edge_words, to_uniform
 from sbmt.graph.edges import EdgeList, reach_of
+from sbmt.kernels import gpu
 from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.fastrg import causal_cells, poisson_cells
 from sbmt.samplers.streams import in_float64, row_address
+from sbmt.types import not_compiled
 
 MAX_BOOST = 32.0  # the law is off by less than 2e-14 with so many candidates for a probability of 1
 DENSE_SHARE = 1 / 8  # a graph that expects more candidates per pair than this is cheaper drawn pair by pair
@@ -26,6 +28,8 @@ def sample_exact(
 
     Cost: O(n k²) for the rates; then the time follows the number of edges.
     """
+    if isinstance(block_model, CrossedModel) and gpu.serves(block_model.part_blocks):
+        return _sample_on_gpu(block_model, exploration, seed, first_example, reach_of(window))
     if not can_run_on(block_model.device):
         edges = sample_with_torch(block_model, exploration, seed, first_example)
         return edges if window is None else edges.with_window(window)
@@ -38,6 +42,17 @@ def sample_exact(
         found = draw_exact(query, key, query_mask, key_mask, block_model.link == "poisson", *rest)
     row_ptr, keys = found
     return EdgeList(row_ptr, keys, block_model.shape, *block_model.masks)
+
+
+@not_compiled
+def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_example: int, reach: int) -> EdgeList:
+    """The edges that :func:`sbmt.layers.drawn.attend_and_draw` follows."""
+    from sbmt.kernels.gpu.drawn import list_edges, prepare
+
+    at = torch.tensor(seed, device=model.device)
+    model_now = model.part_rates, model.key_part, model.factors[4], [model.query_mask, model.key_mask]
+    row_ptr, keys = list_edges(*prepare(*model_now, at, first_example, exploration, reach, model.causal))
+    return EdgeList(row_ptr, keys, model.shape, *model.masks)
 
 
 def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sbmt.types import not_compiled
+
 CHUNK = 32  # keys that are counted together: a causal query sees whole chunks by cluster, and its own key by key
 TOKENS = 64
 MOST_CLUSTERS = 256  # of a program
@@ -80,6 +82,13 @@ class ChosenParts(torch.autograd.Function):
         rest = n, n_chosen // 2, ctx.size, triton.next_power_of_2(ctx.size), TOKENS
         _choose_backward_kernel[grid](grads[1].contiguous(), part, weight, out, *rest)
         return out
+
+
+@not_compiled
+def choose_parts(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Parts and memberships of logits ``(batch, heads, partitions, size, n)``."""
+    part, weight = ChosenParts.apply(logits)
+    return part, weight
 
 
 class Members(NamedTuple):

@@ -23,7 +23,7 @@ CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
 CANDIDATE = tl.constexpr(Purpose.CANDIDATE * MAX_HEADS)
 DENSE_SHARE = tl.constexpr(0.125)  # a row that expects more points than this share of its keys goes key by key
-TILE = 32  # keys at a time
+TILE = 16  # keys at a time
 
 
 class Draw(NamedTuple):
@@ -223,13 +223,13 @@ def _points(draw, row, t, ends, s: tl.constexpr):
     is_valid = is_drawn & (number > 0)  # rounding alone leads to a cluster without keys
     keys = tl.load(draw.members.keys + first + tl.minimum(slot, start + number - 1), is_valid, 0)
     if draw.extra > 0:
-        place = tl.minimum((_uniform(w3) * row.n_real).to(tl.int32), row.n_real - 1)
+        anywhere = tl.minimum((_uniform(w3) * row.n_real).to(tl.int32), row.n_real - 1)
         if s.masked:
             none = t * 0
             n_real = draw.n_real + row.example * draw.n_keys
-            place = _first_above(n_real, place, none, none + draw.n_keys, s.steps)
+            anywhere = _first_above(n_real, anywhere, none, none + draw.n_keys, s.steps)
         is_spread = ~is_drawn & (t < row.n_points)
-        keys = tl.where(is_spread, place, keys)
+        keys = tl.where(is_spread, anywhere, keys)
         is_valid |= is_spread
     return keys, is_valid
 
@@ -261,7 +261,7 @@ def _tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
     at = (row.graph * draw.n_keys + keys) * (4 * s.n_groups)
     rates = draw.rates + row.at * (2 * s.n_groups * s.size)
     rate = tl.zeros([TILE], draw.weight.dtype.element_ty)
-    for g in tl.static_range(s.n_groups):
+    for g in tl.static_range(tl.constexpr(s.n_groups)):
         x, y = rate * 0, rate * 0
         for i in tl.static_range(2):
             e = 4 * g + i
@@ -283,7 +283,7 @@ def _tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
 @triton.jit
 def _probability(rate):
     """1 − exp(−rate), by a series where the difference would lose digits."""
-    return tl.where(rate < 0.01, rate * (1 - rate / 2 * (1 - rate / 3 * (1 - rate / 4))), 1 - tl.exp(-rate))
+    return tl.where(rate < 0.01, rate * (1 - rate / 2 * (1 - rate / 3 * (1 - rate / 4 * (1 - rate / 5)))), 1 - tl.exp(-rate))
 
 
 @triton.jit
@@ -349,8 +349,8 @@ def _attend_kernel(
         below = below * scaled + tl.sum(weights, 0)
         gain = gain * scaled
         if q >= row.n_near_tiles:
-            gain += tl.sum(tl.where(is_edge, weights * tl.log(tl.maximum(rate + draw.extra, 1e-38)), 0.0), 0)
-            share += tl.sum(tl.where(is_edge, _probability(rate) / tl.maximum(drawn_with, 1e-38), 0.0), 0)
+            gain += tl.sum(tl.where(is_edge, weights * tl.log(tl.maximum(rate + draw.extra, 1e-30)), 0.0), 0)
+            share += tl.sum(tl.where(is_edge, _probability(rate) / tl.maximum(drawn_with, 1e-30), 0.0), 0)
         else:
             share += tl.sum(tl.where(is_edge, _probability(rate), 0.0), 0)
         degree += tl.sum(is_edge.to(tl.int32), 0)
@@ -391,10 +391,10 @@ def _attend_backward_kernel(
         at_key = key_at[:, None] * D + c[None, :]
         tl.atomic_add(to_key + at_key, step[:, None] * query[None, :], is_edge[:, None] & (c < D)[None, :], sem="relaxed")
         if q >= row.n_near_tiles:
-            known = tl.maximum(rate + draw.extra, 1e-38)
+            known = tl.maximum(rate + draw.extra, 1e-30)
             to_edge = tl.where(is_edge, tl.load(grad_gained + row.at) * weights / known, 0.0)
             at = key_at * (4 * s.n_groups)
-            for g in tl.static_range(s.n_groups):
+            for g in tl.static_range(tl.constexpr(s.n_groups)):
                 x, y = rate * 0, rate * 0
                 for i in tl.static_range(2):
                     e = at + 4 * g + i

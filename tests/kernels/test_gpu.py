@@ -1,0 +1,240 @@
+"""The Triton kernels against their plain twins: on a GPU where there is one, else through Triton's interpreter."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sbmt import build_attention
+from sbmt.attention.dense import attend_dense
+from sbmt.attention.inputs import EdgeTerms
+from sbmt.block_model.crossed import CrossedModel, part_memberships
+from sbmt.block_model.fit import fit_loss, weigh_edges
+from sbmt.block_model.model import SMALLEST_PROBABILITY
+from sbmt.counter_rng import MAX_HEADS, Purpose, philox
+from sbmt.graph.edges import EdgeList
+from sbmt.kernels import gpu
+from sbmt.samplers.bernoulli import sample_bernoulli
+from tests.statistics import binomial_p_values, joint_p_values
+
+pytest.importorskip("triton")
+with pytest.MonkeyPatch.context() as patch:  # the interpreter needs functions as they are written, without checks
+    patch.setattr(sys, "meta_path", [x for x in sys.meta_path if type(x).__name__ != "_JaxtypingFinder"])
+    from sbmt.kernels.gpu.clusters import CHUNK, choose_parts, list_members
+    from sbmt.kernels.gpu.drawn import DrawnAttention, list_edges, prepare
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+REAL = torch.float32 if DEVICE == "cuda" else torch.float64  # no kernel of float64 is ever built
+CLOSE = {torch.float32: 2e-4, torch.float64: 1e-7}[REAL]  # scales and bounds are float32
+
+
+def random(*shape):
+    return torch.randn(*shape, dtype=REAL, device=DEVICE, requires_grad=True)
+
+
+def draw(model, extra=0.0, reach=-1, seed=7):
+    seed = torch.tensor(seed, device=DEVICE)
+    factors = model.part_rates, model.key_part, model.factors[4], [model.query_mask, model.key_mask]
+    return prepare(*factors, seed, 3, extra, reach, model.causal)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_parts_are_the_two_of_largest_logit(size):
+    logits = random(2, 1, 2, size, CHUNK + 3)
+    part, weight = choose_parts(logits)
+    expected_part, expected = part_memberships(logits.cpu())
+    assert torch.equal(part.cpu(), expected_part)
+    torch.testing.assert_close(weight.cpu(), expected)
+    grad = torch.randn_like(weight)
+    [found] = torch.autograd.grad((weight * grad).sum(), logits)
+    [known] = torch.autograd.grad((expected * grad.cpu()).sum(), logits)
+    torch.testing.assert_close(found, known)
+
+
+@pytest.mark.parametrize(("size", "n"), [(1, 5), (3, CHUNK), (17, 2 * CHUNK + 3)])
+def test_members_of_a_cluster_are_listed_in_order(size, n):
+    part, weight = choose_parts(random(1, 2, 4, size, n).detach())
+    found, memberships = list_members(part, weight, size), torch.zeros(2, n, 4 * size, dtype=REAL, device=DEVICE)
+    memberships = memberships.scatter_add(2, part.flatten(0, 1).long(), weight.flatten(0, 1)).unflatten(2, (2, 2, size))
+    crossed = (memberships[:, :, :, 0, :, None] * memberships[:, :, :, 1, None, :]).flatten(2)
+    for graph in range(2):
+        for cluster, mass in enumerate(crossed[graph].T):
+            [keys] = mass.nonzero(as_tuple=True)
+            start = found.starts[graph, cluster]
+            assert torch.equal(found.keys[graph, start : start + len(keys)].long(), keys)
+            torch.testing.assert_close(found.until[graph, start : start + len(keys)], mass[keys].cumsum(0))
+            before = [int((keys < CHUNK * chunk).sum()) for chunk in range(found.mass.shape[1])]
+            assert found.n_before[graph, :, cluster].tolist() == before
+            torch.testing.assert_close(found.mass[graph, -1, cluster], mass.sum())
+
+
+def plain(query, key, value, sink, model, edges, extra, reach):
+    """Values, the drawn edges' Σ p/p_drawn and the loss along edges that are given, without kernels."""
+    rate = model.edge_rate(edges)
+    is_near = edges.is_near(2 * reach) if reach >= 0 else None
+    bias, expected = weigh_edges(edges, rate.detach(), "poisson", "poisson", extra, is_near)
+    values, weights = attend_dense(query, key, value, edges, EdgeTerms(bias=bias, sink=sink, return_weights=True))
+    return values, expected, fit_loss(model, edges, rate, weights, 5.0, extra, is_near)
+
+
+@pytest.mark.parametrize(
+    ("n", "n_keys", "size", "extra", "reach", "causal", "masked"),
+    [
+        (4, 40, 3, 0.0, -1, False, False),
+        (18, 18, 2, 0.05, 1, False, True),
+        (4, CHUNK + 9, 3, 0.02, 1, True, True),
+    ],
+)
+def test_attention_follows_the_listed_edges(n, n_keys, size, extra, reach, causal, masked):
+    query, key, value = random(2, 1, n, 4), random(2, 1, n_keys, 4), random(2, 1, n_keys, 5)
+    logits, key_logits = random(2, 1, 4, size, n), random(2, 1, 4, size, n_keys)
+    blocks, sink = random(1, 4, size, size), random(1)
+    masks = [None, None]
+    if masked:
+        key_mask = torch.arange(n_keys, device=DEVICE) >= torch.tensor([[0], [6]], device=DEVICE)  # padding on the left
+        masks = [key_mask[:, n_keys - n :], key_mask]
+    chosen = part_memberships(logits), part_memberships(key_logits)
+    model = CrossedModel(chosen[0], (blocks - 2).exp(), chosen[1], *masks, causal)
+    drawn, sizes = draw(model, extra, reach)
+    edges = EdgeList(*list_edges(drawn, sizes), (2, 1, n, n_keys), *masks, causal, check=True)
+    assert 0 < edges.n_edges < 0.5 * edges.cell_count
+
+    given = query, key, value, sink, model.part_rates, model.factors[4], drawn, sizes, SMALLEST_PROBABILITY
+    values, degrees, shares, gained = DrawnAttention.apply(*given)
+    expected = plain(query, key, value, sink, model, edges, extra, reach)
+    assert torch.equal(degrees.flatten().long(), edges.degrees())
+    torch.testing.assert_close(values, expected[0], atol=CLOSE, rtol=CLOSE)
+    torch.testing.assert_close(shares.sum(2) / edges.n_pairs[:, None], expected[1], atol=CLOSE, rtol=CLOSE)
+    n_real = 2 * n if masks[0] is None else masks[0].sum()
+    loss = (model.sum_of_rates().sum() - 5.0 * gained.sum()) / n_real
+    grad, leaves = torch.randn_like(values), [query, key, value, sink, logits, key_logits, blocks]
+    for found, known in zip(
+        torch.autograd.grad((values * grad).sum() + loss, leaves, retain_graph=True),
+        torch.autograd.grad((expected[0] * grad).sum() + expected[2], leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, known, atol=CLOSE, rtol=CLOSE)
+
+
+def uniforms(purpose, row, block, example):
+    words = philox(7, tuple(torch.tensor([x]) for x in (block, row, purpose * MAX_HEADS, example)))
+    return ((words[:, 0].double() + 0.5) / 2**32).tolist()
+
+
+def landed(model, example, row, visible, extra):
+    """The plain twin of points: keys among the first ``visible`` ones that those of a row of head 0 land on."""
+    rates = model.part_rates[example, 0, row].double().cpu().unflatten(0, (-1, 2, model.part_blocks.shape[2]))
+    keys = model.key_membership[example, 0, :visible].double().cpu().unflatten(1, (*rates.shape[::2], -1))
+    real = torch.arange(visible) if model.key_mask is None else model.key_mask[example, :visible].cpu().nonzero()[:, 0]
+    of_parts = keys.sum(0) * rates[:, 1, None, :]  # groups size size
+    first = (rates[:, 0] * of_parts.sum(2)).flatten().cumsum(0)
+    u = uniforms(Purpose.COUNT, row, 0, example + 3)
+    number = int(stats.poisson.ppf(u[0] + u[1] / 2**32, float(first[-1])))
+    n_points = number + int(stats.poisson.ppf(u[2] + u[3] / 2**32, extra * len(real)))
+    found = set()
+    for t in range(n_points):
+        u = uniforms(Purpose.CANDIDATE, row, t, example + 3)
+        if t >= number:
+            found.add(int(real[int(u[3] * len(real))]))
+            continue
+        group, a = divmod(int((first <= u[0] * first[-1]).sum()), rates.shape[2])
+        second = of_parts[group, a].cumsum(0)
+        until = keys[:, group, a, int((second <= u[1] * second[-1]).sum())].cumsum(0)
+        found.add(int((until <= u[2] * until[-1]).sum()))
+    return found
+
+
+@pytest.fixture
+def drawn_model():
+    """Of few edges a row, by an asymmetric block matrix, with a padded key."""
+
+    def build(times, causal):
+        n, n_keys = 3, 2 * CHUNK + 3
+        chosen = [part_memberships(2 * random(1, 1, 4, 2, m).detach()) for m in (n, n_keys)]
+        blocks = torch.tensor([[[0.3, 0.9], [0.1, 0.5]], [[0.2, 0.1], [1.2, 0.4]]], device=DEVICE, dtype=REAL)
+        key_mask = (torch.arange(n_keys, device=DEVICE) != 4).expand(times, -1)
+        query, key = ([x.expand(times, -1, -1, -1) for x in pair] for pair in chosen)
+        return CrossedModel(tuple(query), (blocks / 4).repeat(1, 2, 1, 1), tuple(key), None, key_mask, causal)
+
+    return build
+
+
+def edges_of(model, extra):
+    drawn, sizes = draw(model, extra)
+    return EdgeList(*list_edges(drawn, sizes), model.shape, *model.masks, check=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_points_land_where_the_plain_twin_says(drawn_model, causal):
+    """A causal row's own chunk is visited key by key, from the random numbers of the Bernoulli sampler."""
+    model = drawn_model(4, causal)
+    mask, cells = (edges.to_dense()[:, 0] for edges in (edges_of(model, 0.01), sample_bernoulli(model, 0.01, 7, 3)))
+    visible = 2 * CHUNK if causal else model.shape[3]
+    for example in range(4):
+        for row in range(3):
+            keys = landed(model, example, row, visible, 0.01)
+            keys |= {j for j in cells[example, row].nonzero()[:, 0].tolist() if j >= visible}
+            assert mask[example, row].nonzero()[:, 0].tolist() == sorted(keys)
+    assert mask.any(2).all()
+
+
+def test_rows_of_many_edges_are_those_of_the_bernoulli_sampler(drawn_model):
+    model = drawn_model(2, causal=False)
+    model.part_blocks = 3 * model.part_blocks
+    assert torch.equal(edges_of(model, 0.0).cells(), sample_bernoulli(model, 0.0, 7, 3).cells())
+
+
+@pytest.mark.statistical(share=0.001)
+def test_points_have_the_law(judge, drawn_model):
+    times = 400
+    model = drawn_model(times, causal=False)
+    found = np.zeros((times, model.shape[3]), dtype=bool)
+    for example in range(times):
+        found[example, list(landed(model, example, 1, model.shape[3], 0.01))] = True
+    probability = model.expected_mask(0.01)[0, 0, 1].cpu().numpy()
+    judge(
+        binomial_p_values(found.sum(0), times, probability),
+        joint_p_values(found[:, :-1], found[:, 1:], probability[:-1], probability[1:]),
+        binomial_p_values([found.sum()], found.size, [probability.mean()]),  # conservative: cells differ
+    )
+
+
+class Launches(TorchDispatchMode):
+    """Counts what would be launched on a GPU, and what asks it something."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_a_layer_asks_the_device_nothing_and_follows_the_sampled_edges(monkeypatch, is_training):
+    monkeypatch.setattr(gpu, "serves", lambda x: True)
+    monkeypatch.setattr("sbmt.block_model.crossed.can_run_on", lambda device: False)
+    settings = {"d_head": 4, "n_heads": 1, "n_clusters": 16, "causal": False, "edges_per_query": 3.0}
+    layer = build_attention("sbm", preset="fitted", **settings).to(DEVICE)
+    x = torch.randn(1, 1, 24, 4, device=DEVICE, requires_grad=True)
+    layer.train(is_training)
+    layer(x, x, x)  # the first step decides where rates start
+    generator = torch.Generator().manual_seed(0)
+    with Launches() as launches:
+        found = layer(x, x, x, generator=generator)
+    if DEVICE == "cuda":
+        assert not any("_local_scalar_dense" in name or "nonzero" in name for name in launches.names)
+    known = layer(x, x, x, generator=generator.manual_seed(0), return_edges=True)
+    for name in ("values", "density", "expected_density", "auxiliary_loss"):
+        torch.testing.assert_close(getattr(found, name), getattr(known, name), atol=1e-5, rtol=1e-4)
+    parameters = [x, *layer.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(found.values.sum() + found.auxiliary_loss, parameters, materialize_grads=True),
+        torch.autograd.grad(known.values.sum() + known.auxiliary_loss, parameters, materialize_grads=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)

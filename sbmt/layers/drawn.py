@@ -17,9 +17,10 @@ from sbmt.types import AttentionOutput, not_compiled
 
 def draws_on_the_way(block_model: BlockModel, settings: Any) -> bool:
     """Whether :func:`attend_and_draw` applies: to fitted masks of crossed memberships, without dropout, on a GPU."""
-    is_fitted = isinstance(block_model, CrossedModel) and settings.learning == "likelihood" and not settings.is_dense
-    is_plain = settings.sampler == "exact" and not settings.dropout and settings.backend in ("auto", "gpu")
-    return is_fitted and is_plain and gpu.serves(block_model.part_blocks)
+    if not isinstance(block_model, CrossedModel) or not gpu.serves(block_model.part_blocks):
+        return False
+    is_fitted = settings.learning == "likelihood" and settings.sampler == "exact" and not settings.is_dense
+    return is_fitted and not settings.dropout and settings.backend in ("auto", "gpu")
 
 
 @not_compiled
@@ -36,7 +37,8 @@ def attend_and_draw(
 
     Cost: O(n k + edges (d + √k)); memory O(n (d + √k)). Edges are those that ``sampler="exact"`` draws there.
     """
-    from sbmt.kernels.gpu.drawn import DrawnAttention, prepare
+    from sbmt.kernels.gpu.attend import DrawnAttention
+    from sbmt.kernels.gpu.draw import prepare
 
     seed = draw_seed(generator, query.device)
     rates, reach, exploration = model.part_rates, reach_of(settings.window), settings.exploration

@@ -47,7 +47,7 @@ def sample_exact(
 @not_compiled
 def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_example: int, reach: int) -> EdgeList:
     """The edges that :func:`sbmt.layers.drawn.attend_and_draw` follows."""
-    from sbmt.kernels.gpu.drawn import list_edges, prepare
+    from sbmt.kernels.gpu.draw import list_edges, prepare
 
     at = torch.tensor(seed, device=model.device)
     model_now = model.part_rates, model.key_part, model.factors[4], [model.query_mask, model.key_mask]

@@ -19,7 +19,9 @@ MOST_CLUSTERS = 256  # of a program
 
 
 @triton.jit
-def _choose_kernel(logits, part, weight, n, n_partitions, SIZE: tl.constexpr, PADDED: tl.constexpr, TOKENS: tl.constexpr):
+def _choose_kernel(
+    logits, part, weight, n, n_partitions, SIZE: tl.constexpr, PADDED: tl.constexpr, TOKENS: tl.constexpr
+):
     graph, f = tl.program_id(1).to(tl.int64), tl.program_id(2)
     a = tl.arange(0, PADDED)[:, None]
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
@@ -62,6 +64,7 @@ class ChosenParts(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Parts and memberships."""
         batch, heads, n_partitions, size, n = logits.shape
         part = logits.new_empty(batch, heads, n, 2 * n_partitions, dtype=torch.int16)
         weight = logits.new_empty(part.shape)
@@ -75,6 +78,7 @@ class ChosenParts(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """Gradients of the logits."""
         part, weight = ctx.saved_tensors
         batch, heads, n, n_chosen = part.shape
         out = weight.new_empty(batch, heads, n_chosen // 2, ctx.size, n)
@@ -110,7 +114,9 @@ class Members(NamedTuple):
 
 
 @triton.jit
-def _in_clusters(part, weight, graph, key, n_keys, first_cluster, group, n_groups, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+def _in_clusters(
+    part, weight, graph, key, n_keys, first_cluster, group, n_groups, SIZE: tl.constexpr, BLOCK: tl.constexpr
+):
     """Which keys are in clusters from ``first_cluster`` of the group on, and how much: ``[keys, BLOCK]``."""
     cluster = first_cluster + tl.arange(0, BLOCK)[None, :]
     a, b = cluster // SIZE, cluster % SIZE

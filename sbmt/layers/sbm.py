@@ -239,18 +239,11 @@ class SBMAttention(nn.Module):
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
-        if self.log_start.is_cuda:  # without a wait
-            start = min(-LEAST_START, log(self.edges_per_query / n_keys))
-            now = torch.where(self.log_start == 0, start, self.log_start)
-            if self.training and torch.is_grad_enabled():
-                self.log_start.copy_(now)
-            return self.log_rate + now
-        log_start = self.log_start.item()
-        if log_start == 0:
-            log_start = min(-LEAST_START, log(self.edges_per_query / n_keys))
-            if self.training and torch.is_grad_enabled():
-                self.log_start.fill_(log_start)
-        return self.log_rate + log_start
+        start = min(-LEAST_START, log(self.edges_per_query / n_keys))
+        now = torch.where(self.log_start == 0, start, self.log_start)  # without waiting for a GPU
+        if self.training and torch.is_grad_enabled():
+            self.log_start.copy_(now)
+        return self.log_rate + now
 
     def forward(
         self,

@@ -148,8 +148,10 @@ bench: $(STAMP)
 # GPU_ARGS=--quick measures less.
 gpu: $(STAMP)
 	mkdir -p results/gpu
+	$(BIN)/python -m pytest -q -n0 tests/kernels/test_gpu.py
+	$(BIN)/sbmt bench --device cuda --suite fitted --json results/gpu/bench_fitted.json $(GPU_ARGS)
 	$(BIN)/python -m pytest -q -m gpu tests/graph
-	$(BIN)/sbmt bench --device cuda --json results/gpu/bench.json $(GPU_ARGS)
+	$(BIN)/sbmt bench --device cuda --suite attention --json results/gpu/bench.json $(GPU_ARGS)
 	$(BIN)/python results/write_tables.py
 
 faults: $(STAMP)

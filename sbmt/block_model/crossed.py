@@ -10,8 +10,8 @@ from torch.nn.functional import pad
 from sbmt.block_model.model import BlockModel, in_range
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
-from sbmt.kernels import gpu, operators
-from sbmt.kernels.operators import can_run_on
+from sbmt.kernels import operators
+from sbmt.kernels.operators import can_run_on, has_kernels_for
 from sbmt.types import full_precision
 
 CHUNK = 16  # queries at a time, in sums over causal pairs
@@ -29,7 +29,7 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
     if can_run_on(logits.device):
         part, weight = operators.part_memberships(logits)
         return part, weight
-    if gpu.serves(logits):
+    if has_kernels_for(logits):
         from sbmt.kernels.gpu.clusters import choose_parts
 
         return choose_parts(logits)
@@ -39,10 +39,6 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
     weight = by_partition.gather(-1, part).softmax(-1).flatten(-2)
     first = by_partition.shape[-1] * torch.arange(by_partition.shape[-2], device=logits.device)[:, None]
     return (part + first).flatten(-2).to(torch.int16), weight
-
-
-def _clamp(name: str, value: Tensor, upper: float) -> Tensor:
-    return value.clamp(0.0, upper)
 
 
 class CrossedModel(BlockModel):
@@ -67,10 +63,12 @@ class CrossedModel(BlockModel):
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part = query[0], key[0]
         self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
-        within = _clamp if part_blocks.is_cuda else in_range  # since a GPU would have to be waited for
-        self._query = within("query_membership", zero_padding(query[1], query_mask), 1.0)
-        self._key = within("key_membership", zero_padding(key[1], key_mask), 1.0)
-        self.part_blocks = self._block = within("block_matrix", part_blocks, LARGEST_RATE)
+        self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
+        self.part_blocks = self._block = part_blocks
+        if not part_blocks.is_cuda:  # which would have to be waited for
+            self._query = in_range("query_membership", self._query, 1.0)
+            self._key = in_range("key_membership", self._key, 1.0)
+            self.part_blocks = self._block = in_range("block_matrix", part_blocks, LARGEST_RATE)
 
     @property
     def n_clusters(self) -> int:

@@ -7,20 +7,11 @@ from torch import Tensor
 
 from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.fit import mean_over_queries
-from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel
+from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import reach_of
 from sbmt.graph.masks import share_of_pairs
-from sbmt.kernels import gpu
 from sbmt.types import AttentionOutput, not_compiled
-
-
-def draws_on_the_way(block_model: BlockModel, settings: Any) -> bool:
-    """Whether :func:`attend_and_draw` applies: to fitted masks of crossed memberships, without dropout, on a GPU."""
-    if not isinstance(block_model, CrossedModel) or not gpu.serves(block_model.part_blocks):
-        return False
-    is_fitted = settings.learning == "likelihood" and settings.sampler == "exact" and not settings.is_dense
-    return is_fitted and not settings.dropout and settings.backend in ("auto", "gpu")
 
 
 @not_compiled
@@ -33,23 +24,19 @@ def attend_and_draw(
     generator: torch.Generator | None,
     first_example: int,
 ) -> AttentionOutput:
-    """:func:`~sbmt.layers.functional.attend_through` without its list of edges, and without a question to the device.
+    """:func:`~sbmt.layers.functional.attend_through` for fitted masks, which asks the device nothing on the way.
 
     Cost: O(n k + edges (d + √k)); memory O(n (d + √k)). Edges are those that ``sampler="exact"`` draws there.
     """
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare
 
-    seed = draw_seed(generator, query.device)
-    rates, reach, exploration = model.part_rates, reach_of(settings.window), settings.exploration
-    masks = [model.query_mask, model.key_mask]
-    draw, sizes = prepare(
-        rates, model.key_part, model.factors[4], masks, seed, first_example, exploration, reach, model.causal
-    )
+    factors = *model.factors, [model.query_mask, model.key_mask]
+    rest = draw_seed(generator, query.device), first_example, settings.exploration, reach_of(settings.window)
+    draw, sizes, rates = prepare(factors, *rest, model.causal)
     smallest = SMALLEST_PROBABILITY if settings.reweight else 1.0
-    values, degrees, shares, gained = DrawnAttention.apply(
-        query, key, value, settings.sink, rates, model.factors[4], draw, sizes, smallest
-    )
+    given = query, key, value, settings.sink, rates, model.factors[4], draw, sizes, smallest
+    values, degrees, shares, gained = DrawnAttention.apply(*given)
     density, expected = (share_of_pairs(x.sum(2), model.shape, *model.masks) for x in (degrees, shares))
     loss = values.new_zeros((), dtype=torch.float32)
     if torch.is_grad_enabled():

@@ -16,8 +16,8 @@ from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.graph.edges import EdgeList, check_window, reach_of
 from sbmt.graph.patterns import all_pairs
-from sbmt.kernels.operators import can_run_on, draw_next, edge_rate, remember
-from sbmt.layers.drawn import attend_and_draw, draws_on_the_way
+from sbmt.kernels.operators import can_run_on, draw_next, edge_rate, has_kernels_for, remember
+from sbmt.layers.drawn import attend_and_draw
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput
 
@@ -122,7 +122,9 @@ def attend_through(
         do = "attend with attention='full', which draws nothing"
         raise SbmtError("is_dense with learning='likelihood'", f"learning={learning!r}", do)
     first_example = number_examples(first_example, query.shape[0])
-    if draws_on_the_way(block_model, settings) and not return_edges:
+    is_fitted = learning == "likelihood" and sampler == "exact" and backend in ("auto", "gpu")
+    is_crossed = isinstance(block_model, CrossedModel) and has_kernels_for(block_model.part_blocks)
+    if is_fitted and is_crossed and not (dropout or is_dense or return_edges):
         assert isinstance(block_model, CrossedModel)
         return attend_and_draw(query, key, value, block_model, settings, generator, first_example)
     seed, link = draw_seed(generator), block_model.link

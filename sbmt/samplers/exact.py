@@ -7,8 +7,7 @@ from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.model import BlockModel, probability
 from sbmt.counter_rng import Purpose, edge_words, to_uniform
 from sbmt.graph.edges import EdgeList, reach_of
-from sbmt.kernels import gpu
-from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact
+from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact, has_kernels_for
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.fastrg import causal_cells, poisson_cells
 from sbmt.samplers.streams import in_float64, row_address
@@ -28,7 +27,7 @@ def sample_exact(
 
     Cost: O(n k²) for the rates; then the time follows the number of edges.
     """
-    if isinstance(block_model, CrossedModel) and gpu.serves(block_model.part_blocks):
+    if isinstance(block_model, CrossedModel) and has_kernels_for(block_model.part_blocks):
         return _sample_on_gpu(block_model, exploration, seed, first_example, reach_of(window))
     if not can_run_on(block_model.device):
         edges = sample_with_torch(block_model, exploration, seed, first_example)
@@ -50,8 +49,8 @@ def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_exa
     from sbmt.kernels.gpu.draw import list_edges, prepare
 
     at = torch.tensor(seed, device=model.device)
-    model_now = model.part_rates, model.key_part, model.factors[4], [model.query_mask, model.key_mask]
-    row_ptr, keys = list_edges(*prepare(*model_now, at, first_example, exploration, reach, model.causal))
+    factors = *(x.detach() for x in model.factors), [model.query_mask, model.key_mask]
+    row_ptr, keys = list_edges(*prepare(factors, at, first_example, exploration, reach, model.causal)[:2])
     return EdgeList(row_ptr, keys, model.shape, *model.masks)
 
 

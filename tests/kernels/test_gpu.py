@@ -16,7 +16,6 @@ from sbmt.block_model.fit import fit_loss, weigh_edges
 from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.counter_rng import MAX_HEADS, Purpose, philox
 from sbmt.graph.edges import EdgeList
-from sbmt.kernels import gpu
 from sbmt.samplers.bernoulli import sample_bernoulli
 from tests.statistics import binomial_p_values, joint_p_values
 
@@ -38,8 +37,7 @@ def random(*shape):
 
 def draw(model, extra=0.0, reach=-1, seed=7):
     seed = torch.tensor(seed, device=DEVICE)
-    factors = model.part_rates, model.key_part, model.factors[4], [model.query_mask, model.key_mask]
-    return prepare(*factors, seed, 3, extra, reach, model.causal)
+    return prepare((*model.factors, [model.query_mask, model.key_mask]), seed, 3, extra, reach, model.causal)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -99,11 +97,11 @@ def test_attention_follows_the_listed_edges(n, n_keys, size, extra, reach, causa
         masks = [key_mask[:, n_keys - n :], key_mask]
     chosen = part_memberships(logits), part_memberships(key_logits)
     model = CrossedModel(chosen[0], (blocks - 2).exp(), chosen[1], *masks, causal)
-    drawn, sizes = draw(model, extra, reach)
+    drawn, sizes, rates = draw(model, extra, reach)
     edges = EdgeList(*list_edges(drawn, sizes), (2, 1, n, n_keys), *masks, causal, check=True)
     assert 0 < edges.n_edges < 0.5 * edges.cell_count
 
-    given = query, key, value, sink, model.part_rates, model.factors[4], drawn, sizes, SMALLEST_PROBABILITY
+    given = query, key, value, sink, rates, model.factors[4], drawn, sizes, SMALLEST_PROBABILITY
     values, degrees, shares, gained = DrawnAttention.apply(*given)
     expected = plain(query, key, value, sink, model, edges, extra, reach)
     assert torch.equal(degrees.flatten().long(), edges.degrees())
@@ -164,7 +162,7 @@ def drawn_model():
 
 
 def edges_of(model, extra):
-    drawn, sizes = draw(model, extra)
+    drawn, sizes, _ = draw(model, extra)
     return EdgeList(*list_edges(drawn, sizes), model.shape, *model.masks, check=True)
 
 
@@ -217,7 +215,8 @@ class Launches(TorchDispatchMode):
 
 @pytest.mark.parametrize("is_training", [False, True])
 def test_a_layer_asks_the_device_nothing_and_follows_the_sampled_edges(monkeypatch, is_training):
-    monkeypatch.setattr(gpu, "serves", lambda x: True)
+    for place in ("block_model.crossed", "layers.functional", "samplers.exact"):
+        monkeypatch.setattr(f"sbmt.{place}.has_kernels_for", lambda x: True)
     monkeypatch.setattr("sbmt.block_model.crossed.can_run_on", lambda device: False)
     settings = {"d_head": 4, "n_heads": 1, "n_clusters": 4, "n_groups": 1, "edges_per_query": 3.0, "exploration": 0.02}
     layer = build_attention("sbm", preset="fitted", **settings).to(DEVICE)

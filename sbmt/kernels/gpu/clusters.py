@@ -95,6 +95,48 @@ def choose_parts(logits: Tensor) -> tuple[Tensor, Tensor]:
     return part, weight
 
 
+@triton.jit
+def _rates_kernel(
+    part, weight, blocks, out, n, n_heads, n_partitions, SIZE: tl.constexpr, PADDED: tl.constexpr, TOKENS: tl.constexpr
+):
+    graph, f = tl.program_id(1).to(tl.int64), tl.program_id(2)
+    a = tl.arange(0, PADDED)[None, :]
+    token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+    row, inside = (graph * n + token) * n_partitions + f, (token < n)[:, None] & (a < SIZE)
+    rates = tl.zeros([TOKENS, PADDED], weight.dtype.element_ty)
+    for i in tl.static_range(2):
+        chosen = tl.load(part + 2 * row + i, token < n, 0) + graph % n_heads * n_partitions * SIZE
+        share = tl.load(weight + 2 * row + i, token < n, 0.0)
+        rates += share[:, None] * tl.load(blocks + chosen[:, None] * SIZE + a, inside, 0.0)
+    tl.store(out + row[:, None] * SIZE + a, rates, inside)
+
+
+class PartRates(torch.autograd.Function):
+    """:attr:`sbmt.block_model.crossed.CrossedModel.part_rates`, without an array of queries in all parts."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, weight: Tensor, blocks: Tensor) -> Tensor:
+        """Rates ``(batch, heads, n_queries, parts)``."""
+        batch, heads, n, _ = part.shape
+        _, n_partitions, size, _ = blocks.shape
+        part, weight, blocks = part.contiguous(), weight.contiguous(), blocks.contiguous()
+        out = weight.new_empty(batch, heads, n, n_partitions * size)
+        sizes = n, heads, n_partitions, size, triton.next_power_of_2(size), TOKENS
+        _rates_kernel[(triton.cdiv(n, TOKENS), batch * heads, n_partitions)](part, weight, blocks, out, *sizes)
+        ctx.save_for_backward(part, weight, blocks)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor]:
+        """Gradients of memberships and blocks, by matrix products."""
+        part, weight, blocks = ctx.saved_tensors
+        index = part.long()
+        grad = grads[0].unflatten(3, blocks.shape[1:3]).transpose(2, 3)  # batch heads partitions n size
+        of_parts = (grad @ blocks.mT).transpose(2, 3).flatten(3)
+        chosen = torch.zeros_like(of_parts).scatter_add_(3, index, weight).unflatten(3, blocks.shape[1:3])
+        return None, of_parts.gather(3, index), (chosen.permute(0, 1, 3, 4, 2) @ grad).sum(0)
+
+
 class Members(NamedTuple):
     """The keys of each cluster, in order of position; a graph's cluster (g, a, b) has number (g · size + a) · size + b.
 

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.kernels.gpu.clusters import CHUNK, list_members
+from sbmt.kernels.gpu.clusters import CHUNK, PartRates, list_members
 
 CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
@@ -304,13 +304,13 @@ def _list_kernel(draw, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexp
 
 
 def prepare(
-    rates: Tensor, part: Tensor, weight: Tensor, masks: list[Tensor | None], seed: Tensor, first_example: int,
-    extra: float, reach: int, causal: bool,
-) -> tuple[Draw, Sizes]:  # fmt: skip
-    """What kernels need of queries' rates to parts ``(batch, heads, n_queries, parts)`` and of keys in parts."""
-    batch, heads, n_queries, n_parts = rates.shape
-    n_keys, n_groups = part.shape[2], part.shape[3] // 4
-    size = n_parts // (2 * n_groups)
+    factors: tuple[Any, ...], seed: Tensor, first_example: int, extra: float, reach: int, causal: bool
+) -> tuple[Draw, Sizes, Tensor]:
+    """What kernels need of a model's factors and its two masks; and rates, once more with their gradient."""
+    query_part, query_weight, blocks, part, weight, masks = factors
+    rates = PartRates.apply(query_part, query_weight, blocks)
+    batch, heads, n_queries, _ = rates.shape
+    n_keys, n_groups, size, with_gradient = part.shape[2], part.shape[3] // 4, blocks.shape[2], rates
     query_mask, key_mask = (
         None if m is None and other is None else rates.new_ones(batch, n, dtype=torch.bool) if m is None else m
         for m, other, n in zip(masks, masks[::-1], (n_queries, n_keys), strict=True)
@@ -320,11 +320,12 @@ def prepare(
     members = list_members(part, weight, size)
     query_mask, key_mask = (part if m is None else m.contiguous() for m in (query_mask, key_mask))
     offset = n_keys - n_queries if causal else 0
-    sizes = rates, part, weight, members, query_mask, key_mask, n_real, seed, first_example, float(extra)
-    draw = Draw(*sizes, reach, offset, n_queries, n_keys, heads)
+    drawn_from = rates, part, weight, members, query_mask, key_mask, n_real, seed, first_example, float(extra)
+    draw = Draw(*drawn_from, reach, offset, n_queries, n_keys, heads)
     rows, columns = triton.next_power_of_2(n_groups * size), triton.next_power_of_2(size)
     masked = n_real is not part
-    return draw, Sizes(size, n_groups, rows, columns, (4 * n_keys).bit_length(), CHUNK, causal, masked)
+    sizes = Sizes(size, n_groups, rows, columns, (4 * n_keys).bit_length(), CHUNK, causal, masked)
+    return draw, sizes, with_gradient
 
 
 def list_edges(draw: Draw, sizes: Sizes) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ TENSORS = [  # replacements for query, key and value, and what the error says
     (dict(query=X[:1]), "one batch size"),
     (dict(key=X[:, :1], value=X[:, :1]), "head count"),
     (dict(query=X[..., :3]), "one width for queries and keys"),
-    (dict(value=X[:, :, :4]), "as many values as keys"),
+    (dict(value=X[:, :, :4]), "one value per key"),
 ]
 
 
@@ -163,7 +163,7 @@ VECTORS = torch.randn(2, 5, 8)
         (dict(query=VECTORS[0]), r"query of shape \(batch, n, 8\)"),
         (dict(key=VECTORS[..., :6]), "key of shape"),
         (dict(value=VECTORS.long()), "value as a floating-point tensor"),
-        (dict(value=VECTORS[:, :4]), "as many values as keys"),
+        (dict(value=VECTORS[:, :4]), "one value per key"),
         (dict(query=VECTORS[:, :0]), "none of them 0"),
         (dict(query=VECTORS[:1]), "one batch size"),
     ],
@@ -184,7 +184,7 @@ NODES, ARCS = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
     [
         (dict(query=NODES.long()), "query as a floating-point tensor, got torch.int64"),
         (dict(key=NODES[None]), r"\(nodes, width\), got .*key \(1, 3, 4\)"),
-        (dict(value=NODES[:2]), "as many values as keys"),
+        (dict(value=NODES[:2]), "one value per key"),
         (dict(query=NODES[:, :2]), "one width for queries and keys"),
         (dict(edge_index=ARCS.int()), "edge_index as an int64 tensor"),
         (dict(edge_index=torch.zeros(3, 2).long()), "edge_index as an int64 tensor"),

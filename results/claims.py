@@ -19,13 +19,13 @@ from results.tables import grid
 from sbmt.experiments.tables import LEFT_OUT
 
 GROUPS = {
-    "conclusion": ("Conclusions that fall", "*refuted*, or *corrected*: true only in another form"),
-    "proof": ("Arguments that fall", "the claim may hold, but not for the reason given"),
-    "open": ("Open at full size", "only runs at full size can decide"),
-    "reproduced": ("What holds", "found here, too"),
-    "slip": ("Slips", "nothing depends on them"),
+    "conclusion": ("Wrong conclusions", "*refuted*, or *corrected*: true only in another form"),
+    "proof": ("Wrong arguments", "the claim may hold, but not for the reason given"),
+    "open": ("Open at full size", "only runs at full size can settle the question"),
+    "reproduced": ("What holds", "our results agree"),
+    "slip": ("Slips", "errors on which nothing depends"),
 }
-"""The parts of the errata page: heading, and what is said of the claims in it."""
+"""The parts of the errata page: a heading and what the part contains."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ _QUESTIONS = tomllib.loads((ROOT / "results" / "questions.toml").read_text("utf-
 QUESTIONS: dict[str, dict[str, Any]] = {row["file"]: row for row in _QUESTIONS["result"]}
 """The rows of ``results/questions.toml`` by their result files."""
 PICTURES: dict[str, dict[str, str]] = {row["group"]: row for row in _QUESTIONS["picture"]}
-"""The pictures by the group of questions above whose table they stand."""
+"""The pictures by the group of questions whose table they precede."""
 
 
 def n_claims(group: str) -> int:
-    """How many claims of the paper came out so: a group of the errata page, or ``"all"`` of them but the slips."""
+    """The number of claims in a group of the errata page, or in ``"all"`` groups except the slips."""
     groups = [claim.group for claim in CLAIMS]
     return len(groups) - groups.count("slip") if group == "all" else groups.count(group)
 
@@ -82,7 +82,7 @@ def anchor(heading: str) -> str:
 
 
 def link(name: str) -> tuple[str, str, str]:
-    """Where a short name leads: the page as evidence is cited, the same with the heading, and the address.
+    """Resolves a short name: the page as it is cited, the page with the heading, and the address.
 
     Raises:
         LookupError: If there is no such page or heading.
@@ -133,7 +133,7 @@ def errata(group: str) -> str:
     chosen = [claim for claim in CLAIMS if claim.group == group]
     if group == "slip":
         rows = [(f"{c.name} ({c.source})", c.claim, lookup.render(c.finding), links(c.evidence)) for c in chosen]
-        return grid(("slip", "printed", "right", "evidence"), rows)
+        return grid(("slip", "printed", "correct", "evidence"), rows)
     parts = []
     for one in chosen:
         parts += [f"### {one.name}", f"*{one.source[0].upper()}{one.source[1:]}:* {one.claim}"]
@@ -144,9 +144,9 @@ def errata(group: str) -> str:
 
 
 def errata_overview() -> str:
-    """How many entries each group has, and what it means to be among them."""
+    """The number of entries in each group, and what the group contains."""
     rows = [(f"[{title}](#{anchor(title)})", n_claims(name), meaning) for name, (title, meaning) in GROUPS.items()]
-    return grid(("", "n", "what it means"), rows)
+    return grid(("", "entries", "meaning"), rows)
 
 
 def files_of(template: str) -> list[str]:
@@ -178,7 +178,7 @@ def answers() -> str:
 
 
 def origins() -> str:
-    """What the files have in common, which targets measure several of them, and a table with the rest."""
+    """The environment that most files share, and a table with what differs by file."""
     about = {name: _manifest(name) for name in QUESTIONS}
     places = {
         name: f"{one['machine']}, with sbmt {one['sbmt']}, torch {one['torch']}" if one else ""
@@ -205,7 +205,7 @@ def _short(command: str, name: str) -> str:
 
 
 def _manifest(name: str) -> dict[str, Any]:
-    """When and on what a file was measured, if it records that."""
+    """The manifest of a result file, or an empty dictionary."""
     result = load("glue/mlm" if name == "glue" else name)
     return result.get("manifest", {}) if isinstance(result, dict) else {}
 

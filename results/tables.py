@@ -482,7 +482,7 @@ def limits_table() -> str:
         rows.append((f"{n:,}", f"{100 * operations:.0f} %", *cells))
     worst = max(off for line in lines.values() for *_, off in line)
     table = grid(("tokens", "operations", "seconds, inference", "seconds, training"), rows)
-    return table + f"\n\n*Read off straight lines that are off by a factor of {worst:.2f} at most.*"
+    return table + f"\n\n*Computed from fitted straight lines, whose errors are at most a factor of {worst:.2f}.*"
 
 
 def _percents(limits: list[float]) -> str:

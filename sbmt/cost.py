@@ -197,7 +197,7 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
     if density is not None and not 0 <= density <= 1:
         raise SbmtError(f"density must be in [0, 1], got {density}")
     if not _is_known(model):
-        raise SbmtError(f"{type(model).__name__} is no model or attention of the library: count its parts one by one")
+        raise SbmtError(f"{type(model).__name__} is not a model or attention of the library: count its parts")
     for path, name in uncounted(model).items():
         raise SbmtError(f"the cost of {name} at {path} is not known: count the rest of the model")
     rows = []

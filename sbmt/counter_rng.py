@@ -74,7 +74,7 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
-            rule = "activation checkpointing cannot repeat what a generator= from outside gives"
+            rule = "activation checkpointing cannot repeat the numbers of an external generator="
             raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
         _used.pop(id(generator), None)
 

@@ -154,7 +154,7 @@ def check_padding(subject: Subject) -> None:
             subject.module.train(is_training)
             at_padding = subject.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
             _expect((at_padding == 0).all(), "values must be zero at padded queries: zero them by query_mask")
-            rule = "what padded tokens hold must change nothing: mask them before the softmax and before any sum"
+            rule = "the content of padded tokens must have no effect: mask them before the softmax and before any sum"
             subject.expect_same(rule, (tokens, _numbers), (other, _numbers))
 
 
@@ -162,7 +162,7 @@ def check_company(subject: Subject) -> None:
     """An example gives alone and without its padding what it gives padded, between two others."""
     n, tokens = subject.n_tokens - 2, subject.padded()
     alone = Tokens(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
-    rule = "an example must give the same padded in a batch as alone: let no sum, mean or maximum run over the batch"
+    rule = "an example must give the same in a padded batch as alone: no sum, mean or maximum may run over the batch"
     subject.expect_same(rule, (alone, _numbers), (tokens, lambda out: _numbers(out, slice(1, 2), n)))
 
 
@@ -203,7 +203,7 @@ def check_gradients(subject: Subject) -> None:
     try:
         torch.autograd.gradcheck(lambda *x: few.attend(Tokens._make([*x, *tokens[3:]]), 7).values, inputs)
     except (RuntimeError, ValueError) as error:
-        raise SbmtError(f"gradients must be those of finite differences: {error}") from error
+        raise SbmtError(f"gradients must agree with finite differences: {error}") from error
 
 
 def check_generator(subject: Subject) -> None:

@@ -75,13 +75,13 @@ def check_untransformed(*tensors: Any) -> None:
     if torch.compiler.is_compiling():
         return
     if any(isinstance(t, torch.fx.Proxy) for t in tensors):
-        raise SbmtError("tensors", "what torch.fx traces with", "use torch.export or torch.compile to get a graph")
+        raise SbmtError("tensors", "proxies of torch.fx", "use torch.export or torch.compile to get a graph")
     try:
         for t in tensors:
             if isinstance(t, Tensor):
                 t.untyped_storage()
     except NotImplementedError as error:
-        got = "one without memory, as vmap, grad and other transforms wrap them"
+        got = "one without memory, such as the wrappers of vmap and grad"
         do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
         raise SbmtError("dense tensors outside torch.func", got, do) from error
 

@@ -38,8 +38,8 @@ TENSORS = [  # replacements for query, key and value, and what the error says
     (dict(key=X[:, :, :0], value=X[:, :, :0]), "key of shape .*none of them 0"),
     (dict(query=X[:1]), "one batch size"),
     (dict(key=X[:, :1], value=X[:, :1]), "head count"),
-    (dict(query=X[..., :3]), "keys as wide as queries"),
-    (dict(value=X[:, :, :4]), "as many values as keys"),
+    (dict(query=X[..., :3]), "one width for queries and keys"),
+    (dict(value=X[:, :, :4]), "one value per key"),
 ]
 
 
@@ -155,7 +155,7 @@ VECTORS = torch.randn(2, 5, 8)
     "arguments, words",
     [
         (dict(attn_mask=torch.ones(5, 5).bool()), "no attn_mask"),
-        (dict(is_causal=True), "built with causal=True, got is_causal=True alone"),
+        (dict(is_causal=True), "built with causal=True, got only is_causal=True"),
         (dict(key_padding_mask=torch.ones(2, 5)), "key_padding_mask of 0 and -inf"),
         (dict(key_padding_mask=torch.zeros(2, 5).int()), "key_padding_mask as a bool tensor, True = ignore"),
         (dict(query_padding_mask=[[False] * 5] * 2), "query_padding_mask as a bool tensor"),
@@ -163,7 +163,7 @@ VECTORS = torch.randn(2, 5, 8)
         (dict(query=VECTORS[0]), r"query of shape \(batch, n, 8\)"),
         (dict(key=VECTORS[..., :6]), "key of shape"),
         (dict(value=VECTORS.long()), "value as a floating-point tensor"),
-        (dict(value=VECTORS[:, :4]), "as many values as keys"),
+        (dict(value=VECTORS[:, :4]), "one value per key"),
         (dict(query=VECTORS[:, :0]), "none of them 0"),
         (dict(query=VECTORS[:1]), "one batch size"),
     ],
@@ -184,8 +184,8 @@ NODES, ARCS = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
     [
         (dict(query=NODES.long()), "query as a floating-point tensor, got torch.int64"),
         (dict(key=NODES[None]), r"\(nodes, width\), got .*key \(1, 3, 4\)"),
-        (dict(value=NODES[:2]), "as many values as keys"),
-        (dict(query=NODES[:, :2]), "keys as wide as queries"),
+        (dict(value=NODES[:2]), "one value per key"),
+        (dict(query=NODES[:, :2]), "one width for queries and keys"),
         (dict(edge_index=ARCS.int()), "edge_index as an int64 tensor"),
         (dict(edge_index=torch.zeros(3, 2).long()), "edge_index as an int64 tensor"),
         (dict(edge_index=ARCS + 1), r"targets in \[0, 3\), got from 3 to 3"),

@@ -48,7 +48,7 @@ def main(
         _write(json_file, certificate.to_json())
         raise typer.Exit(0 if certificate.outcome == "proved" else 1)
     if relays is not None or order is not None:
-        raise SbmtError("--n and --k beside --order and --relays", "none", "give a case to certify")
+        raise SbmtError("--n and --k with --order and --relays", "none", "give a case to certify")
     chosen = STATEMENTS if only is None else [choose("statement", only, {one.name: one for one in STATEMENTS})]
     results = run(track(chosen, "checking", console=Console(stderr=True)))
     console.print(table(results))
@@ -71,7 +71,7 @@ def _relays(given: str | None) -> str | list[int]:
 
 def _layers(order: str | None) -> list[int] | None:
     if order is not None and not (order.isascii() and order.isdigit()):
-        raise SbmtError("an order of the patterns in digits, such as 321", repr(order), "write the digits alone")
+        raise SbmtError("an order of the patterns in digits, such as 321", repr(order), "write only digits")
     return None if order is None else [int(digit) for digit in order]
 
 

@@ -26,7 +26,7 @@ class Cache:
         before, now = ([(*x.shape[:2], *x.shape[3:]) for x in some] for some in (self._room, new))
         if self._room and before != now:
             got = f"{tuple(new[0].shape[:2])} after {tuple(self._room[0].shape[:2])}"
-            raise SbmtError("as many examples and heads as before in a cache", got, "start with a new cache")
+            raise SbmtError("with a cache, as many examples and heads as before", got, "start with a new cache")
         if not self._room or self.length + n > self._room[0].shape[2]:
             n_room = max(64, 2 * (self.length + n))
             room = [x.new_zeros(*x.shape[:2], n_room, *x.shape[3:]) for x in new]
@@ -47,4 +47,4 @@ def check_decoding(module: Any, *masks: Tensor | None) -> None:
         got = "training mode" if module.training else "gradients on"
         raise SbmtError("eval mode and torch.no_grad() with a cache", got, "call eval(), or leave the cache out")
     if any(mask is not None for mask in masks):
-        raise SbmtError("no padding with a cache", "a mask", "decode sequences of one length together")
+        raise SbmtError("no padding with a cache", "a mask", "decode sequences of equal length together")

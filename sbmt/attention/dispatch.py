@@ -227,9 +227,9 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
         raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
-        raise SbmtError("one batch size and one head count", shapes, "expand what is shared")
+        raise SbmtError("one batch size and one head count", shapes, "expand shared tensors")
     if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
-        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
+        raise SbmtError("one width for queries and keys, and one value per key", shapes, "check the projections")
     if window is not None:
         check_as_many_keys((*query.shape[:3], key.shape[2]))
 

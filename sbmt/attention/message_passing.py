@@ -117,8 +117,8 @@ def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -
     if not query.dim() == key.dim() == value.dim() == 2:
         raise SbmtError("query, key and value of shape (nodes, width)", shapes, "give one row per node")
     if query.shape[1] != key.shape[1] or key.shape[0] != value.shape[0]:
-        raise SbmtError("as many values as keys, and keys as wide as queries", shapes, "check the projections")
-    do = "row 0 holds sources, row 1 targets"
+        raise SbmtError("one width for queries and keys, and one value per key", shapes, "check the projections")
+    do = "row 0 contains sources, row 1 targets"
     if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64 or edge_index.shape[:-1] != (2,):
         raise SbmtError("edge_index as an int64 tensor (2, n_edges)", describe(edge_index), do)
     for row, what, n in ((0, "sources", key.shape[0]), (1, "targets", query.shape[0])):

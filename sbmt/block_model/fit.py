@@ -110,7 +110,7 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
             got = describe(edges_per_query)
-            raise SbmtError("edges_per_query > 0 with learning='likelihood'", got, "16 is a start")
+            raise SbmtError("edges_per_query > 0 with learning='likelihood'", got, "start with 16")
     elif edges_per_query is not None:
         raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", "leave it out")
 

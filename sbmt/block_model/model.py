@@ -333,5 +333,5 @@ def in_range(name: str, value: Tensor, upper: float) -> Tensor:
     low, high = (x.item() for x in torch.aminmax(value.detach()))
     if not (low >= -TOLERANCE and high <= upper * (1 + TOLERANCE)):  # NaN fails both
         got = f"values from {low:g} to {high:g}"
-        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check what computed it")
+        raise SbmtError(f"{name} in [0, {upper:g}] without NaN", got, "check how it was computed")
     return value.clamp(0.0, upper) if low < 0 or high > upper else value

@@ -58,8 +58,8 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
         file = folder / marker
         if others and not (file.is_file() and file.read_bytes().startswith(start)):
-            expected = f"{folder} to be absent, empty, or made by this command"
-            raise SbmtError(expected, f"files of others, such as {min(others)}", "name another, or move them away")
+            expected = f"{folder} to be absent, empty, or created by this command"
+            raise SbmtError(expected, f"other files, such as {min(others)}", "name another, or move them away")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -122,7 +122,7 @@ def read_json(path: Path) -> Any:
             raise ValueError("another checksum")
         return content
     except (ValueError, RecursionError) as error:
-        do = "restore it, or remove its folder and make that again"
+        do = "restore it, or remove its folder and create it again"
         raise SbmtError(f"JSON in {path}", f"damage ({error})", do) from error
 
 

@@ -98,6 +98,6 @@ def _run(command: list[str]) -> bytes:
     done = subprocess.run(command, capture_output=True)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
-        do = "name another one in the environment variable CXX, or set it to nothing to do without"
-        raise SbmtError(f"a C++ compiler that works ({shlex.join(command[:3])} …)", "; ".join(said[:3]), do)
+        do = "set the environment variable CXX to another one, or to an empty string to use none"
+        raise SbmtError(f"a working C++ compiler ({shlex.join(command[:3])} …)", "; ".join(said[:3]), do)
     return done.stdout

@@ -119,7 +119,7 @@ def attend_through(
     """:func:`sbm_attention` without its checks."""
     sampler, exploration, gate_rule, window, dropout, backend, learning, c, reweight, sink, is_dense = settings
     if is_dense and learning != "likelihood":
-        do = "attend with attention='full', which draws nothing"
+        do = "use attention='full', which does not sample"
         raise SbmtError("is_dense with learning='likelihood'", f"learning={learning!r}", do)
     first_example = number_examples(first_example, query.shape[0])
     is_fitted = learning == "likelihood" and sampler == "exact" and backend in ("auto", "gpu")

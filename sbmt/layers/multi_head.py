@@ -154,9 +154,9 @@ class MultiHeadAttention(nn.Module):
         causal = getattr(self.attention, "causal", False)
         if attn_mask is not None and not (causal and _is_causal_mask(attn_mask, query.shape[1], key.shape[1])):
             do = "use causal=, window=, self_loops= or key_padding_mask="
-            raise SbmtError("no attn_mask, since the mask is inferred", describe(attn_mask), do)
+            raise SbmtError("no attn_mask, because the mask is inferred", describe(attn_mask), do)
         if is_causal and not causal:
-            raise SbmtError("a layer that was built with causal=True", "is_causal=True alone", "build it so")
+            raise SbmtError("a layer that was built with causal=True", "only is_causal=True", "build the layer so")
         check_floating(query=query, key=key, value=value)
         mine = self.in_proj_weight
         for name, x in (("query", query), ("key", key), ("value", value)):
@@ -200,7 +200,7 @@ class MultiHeadAttention(nn.Module):
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else x for x in found] if isinstance(found, tuple) else found
         if shapes != [tuple(query.shape), tuple(key.shape)]:
             expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"
-            raise SbmtError(expected, shapes, "return both, in the shapes that they came in")
+            raise SbmtError(expected, shapes, "return both with unchanged shapes")
         return found
 
 

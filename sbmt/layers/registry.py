@@ -151,7 +151,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
         wrong += [x for x in arguments if x not in known]
     if wrong:
         expected = f"arguments that {attention.__name__} takes: {', '.join(known)}"
-        raise SbmtError(expected, ", ".join(wrong), "give what is needed, and leave the rest out")
+        raise SbmtError(expected, ", ".join(wrong), "give the required ones and omit the others")
     return attention(**arguments)
 
 

@@ -27,7 +27,7 @@ class Head(nn.Module):
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
         if not isinstance(encoder, Encoder):
-            raise SbmtError(f"a model is built on an Encoder, got {type(encoder).__name__}")
+            raise SbmtError(f"a model needs an Encoder, got {type(encoder).__name__}")
         if has_single_ids and (encoder.vocab_size is None or encoder.token_shape):
             kind = type(self).__name__
             raise SbmtError(f"{kind} needs an encoder of tokens with one id each: build it without d_input and n_ids")
@@ -240,5 +240,5 @@ def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
     if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != x.shape[:2]:
         raise SbmtError(f"selected must be a bool tensor {tuple(x.shape[:2])}, got {describe(selected)}")
     if mask is not None and (n_padding := int((selected & ~mask).sum())):
-        raise SbmtError(f"selected must leave padding out, but {n_padding} selected tokens are padding")
+        raise SbmtError(f"selected must not include padding, but {n_padding} selected tokens are padding")
     return x[selected]

@@ -52,7 +52,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     found = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # once each
     is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
-        do = "pass one that holds sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
+        do = "pass one that contains sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
         raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
     if is_huggingface:
         attach(holder, settings)
@@ -77,7 +77,7 @@ def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
 
 def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
     if type(attention) not in FULL and not is_parametrized(attention):
-        do = "put the class itself there if it attends alike, or sparsify the other parts of the model one by one"
+        do = "use the class itself if it computes the same, or sparsify the other parts of the model separately"
         expected = f"the class {' or '.join(kind.__name__ for kind in FULL)} itself"
         raise SbmtError(expected, f"the subclass {type(attention).__name__} as {name}", do)
     if isinstance(attention, nn.MultiheadAttention):
@@ -97,8 +97,8 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
     ours = kind(*sizes, device=first.device, dtype=first.dtype, **settings)
     projections = {name for name, _ in ours.named_parameters() if not name.startswith("attention.")}
     if others := projections ^ theirs.state_dict().keys():
-        do = "merge adapters, and remove what computes weights, such as parametrizations and pruning"
-        raise SbmtError("projections with weights of their own", f"others ({min(others)}) in {place}", do)
+        do = "merge adapters, and remove parametrizations and pruning"
+        raise SbmtError("projections with plain weights", f"others ({min(others)}) in {place}", do)
     for name in projections:  # the very same parameters: frozen and tied ones stay so
         owner, _, last = name.rpartition(".")
         setattr(ours.get_submodule(owner), last, theirs.get_parameter(name))

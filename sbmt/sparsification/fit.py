@@ -95,7 +95,7 @@ def fit_block_models(
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)
     if not is_number(learning_rate) or not 0 < learning_rate < inf:
-        raise SbmtError("learning_rate > 0", learning_rate, "1e-2 is a start")
+        raise SbmtError("learning_rate > 0", learning_rate, "start with 1e-2")
     layers = fitted_layers(model)
     blocks = [p for layer in layers.values() for p in layer.block_parameters()]
     optimizer = torch.optim.Adam(blocks, learning_rate)
@@ -277,7 +277,7 @@ def endless(batches: Iterable[Any]) -> Iterator[Any]:
             is_empty = False
             yield batch
         if is_empty or iter(batches) is batches:
-            got = "none" if is_empty else "an iterator that has come to its end"
+            got = "none" if is_empty else "an exhausted iterator"
             raise SbmtError("batches for all steps", got, "pass a list or a DataLoader, or take fewer steps")
 
 

@@ -33,7 +33,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
 
     for name, value in settings.items():
         if not isinstance(value, (str, int, float, type(None))):
-            do = "pass a plain number or a name: save_pretrained writes it into config.json"
+            do = "pass a number or a string: save_pretrained writes it to config.json"
             raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do)
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
@@ -48,10 +48,10 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         is_decoder = getattr(module, "is_decoder", getattr(config, "is_decoder", False))
         if "Cross" in name or getattr(module, "is_cross_attention", False) or (is_decoder and not settings["causal"]):
             raise SbmtError(
-                f"no mask can stand for {name}, which attends to another sequence: sparsify the encoder alone"
+                f"a mask cannot replace {name}, which attends to another sequence: sparsify only the encoder"
             )
         if getattr(module, "sliding_window", None) is not None:
-            raise SbmtError("attention without a window", f"{name} with one", "leave it as it is: it is sparse already")
+            raise SbmtError("attention without a window", f"{name} with one", "do not convert it: it is already sparse")
         d_head = _number(module, "head_dim", "attention_head_size")
         n_heads = _number(module, "num_attention_heads", "num_heads", "n_heads")
         fitted = build_attention("sbm", d_head=d_head, n_heads=n_heads, **settings)
@@ -105,17 +105,17 @@ def attend(
         raise SbmtError("a fitted mask in every attention", f"{name} without one", "call sbmt.sparsify first")
     if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
         do = 'leave it out, or take full attention\'s weights after model.set_attn_implementation("eager")'
-        raise SbmtError("output_attentions=False, since no attention weights are formed", True, do)
+        raise SbmtError("output_attentions=False, because no attention weights are computed", True, do)
     causal = getattr(fitted, "causal", False)
     if others.pop("is_causal", None) not in (None, causal):
         is_it = "causal" if causal else "not causal"
-        raise SbmtError(f"{name} was called with another is_causal than its mask has, which is {is_it}: leave it out")
+        raise SbmtError(f"{name} got an is_causal that differs from its mask, which is {is_it}: omit it")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
-        do = "leave this model as it is: a sampled mask takes scores of queries and keys alone"
+        do = "do not convert this model: sampled masks only support scores of queries and keys"
         raise SbmtError("attention by queries and keys", f"{changes[0]} from {name}, too", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
-        expected = "an attention mask (batch, n) of what is padding"
-        raise SbmtError(expected, describe(attention_mask), "leave masks of pairs out")
+        expected = "an attention mask (batch, n) that marks padding"
+        raise SbmtError(expected, describe(attention_mask), "do not pass masks of pairs")
     query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache holds more keys
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
@@ -142,9 +142,9 @@ def real_tokens(
     causal = (getattr(config, "sbmt", None) or {}).get("causal", False)
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
         wanted = "in causal order" if causal else "of padding alone"
-        raise SbmtError(f"the model must ask for a mask {wanted}, got another pattern: a sampled mask cannot follow it")
+        raise SbmtError(f"the model must request a mask {wanted}, got another pattern: sampled masks do not support it")
     if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
-        raise SbmtError("the cache must hold the tokens so far and nothing else: leave static caches out")
+        raise SbmtError("the cache must contain only the tokens so far: do not use static caches")
     return None if attention_mask is None else attention_mask.bool()
 
 

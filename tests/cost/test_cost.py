@@ -146,8 +146,8 @@ class Stranger(SBMAttention):
 @pytest.mark.parametrize(
     ("model", "arguments", "words"),
     [
-        (lambda: Strange(), {}, "Strange is no model"),
-        (lambda: Stranger(4, 2), {"density": 0.1}, "Stranger is no model"),
+        (lambda: Strange(), {}, "Strange is not a model"),
+        (lambda: Stranger(4, 2), {"density": 0.1}, "Stranger is not a model"),
         (lambda: encoder("sbm"), {}, "density="),
         (lambda: encoder("sbm"), {"density": 1.5}, r"density must be in \[0, 1\]"),
         (lambda: encoder("sbm"), {"density": float("nan")}, r"density must be in \[0, 1\]"),

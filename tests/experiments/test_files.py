@@ -78,7 +78,7 @@ def test_a_command_writes_only_where_nothing_of_others_is(tmp_path):
     check_may_write(tmp_path, "config.json")  # still empty
     (tmp_path / "notes.txt").touch()
     for folder in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(SbmtError, match=r"absent, empty, or made by this command.*such as notes.txt|to write into"):
+        with pytest.raises(SbmtError, match=r"or created by this command.*such as notes.txt|to write into"):
             check_may_write(folder, "config.json")
     (tmp_path / "config.json").write_bytes(b'{"mine": 1}')
     check_may_write(tmp_path, "config.json")

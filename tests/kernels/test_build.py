@@ -85,5 +85,5 @@ def test_a_compiler_that_fails_is_named():
     script = textwrap.dedent(FIRST_CALL).replace("sbmt.SBM", "try: sbmt.SBM")
     script = script.replace("print(before", "except sbmt.SbmtError as error: print(error)\nprint(before")
     message, *_ = run(script, CXX="false")
-    assert message.startswith("expected a C++ compiler that works (false ") and "exit status 1" in message
+    assert message.startswith("expected a working C++ compiler (false ") and "exit status 1" in message
     assert "CXX" in message

@@ -134,7 +134,7 @@ def test_what_cannot_be_decoded_is_refused():
                 layer(x, x, x, cache=Cache(), **masks)
         layer, cache = SBMAttention(4, 3, 5, causal=True).eval(), Cache()
         layer(x, x, x, cache=cache)
-        with pytest.raises(SbmtError, match=r"as many examples and heads as before in a cache, got \(1, 3\)"):
+        with pytest.raises(SbmtError, match=r"as many examples and heads as before, got \(1, 3\)"):
             layer(*[x[:1]] * 3, cache=cache)
     with pytest.raises(SbmtError, match=r"torch.no_grad\(\) with a cache, got gradients on"):
         layer(x, x, x, cache=Cache())

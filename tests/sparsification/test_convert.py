@@ -158,7 +158,7 @@ def adapt(attention):
 def test_projections_that_are_computed_are_refused(change):
     attention = nn.MultiheadAttention(WIDTH, HEADS)
     change(attention)
-    with pytest.raises(sbmt.SbmtError, match=r"weights of their own, got .* in model\.0\.1: merge adapters"):
+    with pytest.raises(sbmt.SbmtError, match=r"plain weights, got .* in model\.0\.1: merge adapters"):
         sbmt.sparsify(nn.Sequential(nn.Sequential(nn.Identity(), attention)), edges_per_query=4.0, **SMALL)
 
 

@@ -115,7 +115,7 @@ def test_a_network_trained_with_the_preset_can_be_fitted_on():
     ("batches", "arguments", "words"),
     [
         ([], {}, "batches for all steps, got none"),
-        (iter([pairs(2)]), {}, "come to its end"),
+        (iter([pairs(2)]), {}, "an exhausted iterator"),
         ([pairs(2)], {"steps": 0}, "steps ≥ 1"),
         ([pairs(2)], {"learning_rate": 0.0}, "learning_rate > 0"),
         ([pairs(2)], {"n_measured": 0}, "n_measured ≥ 1"),

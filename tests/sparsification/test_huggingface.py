@@ -259,7 +259,7 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
     [
         (clip, {"attention_mask": None}, "got another pattern"),
         (lambda: sparse(llama()), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
-        (lambda: sparse(llama()), {"past_key_values": "static"}, "leave static caches out"),
+        (lambda: sparse(llama()), {"past_key_values": "static"}, "do not use static caches"),
         (t5, {}, "got position_bias from T5Attention"),
         (sparse_bert, {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
         (sparse_bert, {"output_attentions": True}, NO_WEIGHTS),

@@ -27,7 +27,7 @@
   const pairText = ({ query, key }, session) =>
     `query ${query + 1} → key ${key + 1}: ${fixed(session.model.probability[query][key])}`;
 
-  // What there is, where the selected point is, and what follows: in words.
+  // The state in words: the points, the position of the selected one, and the resulting mask.
   function summary(session) {
     const { points, selected, placed, isMoved, nTokens, nClusters, nPairs, sample } = session;
     const name = pointName(selected, session);
@@ -58,15 +58,15 @@
       const { nPairs, sample, nDraws, densityWeight, law, link } = session;
       const { expectedDensity } = session.model;
       const isMultigraph = law === "algorithm1" && link === "bilinear";
-      const throws = `${whole(model.sumCells(sample.counts))} throws on ${whole(sample.nEdges)} pairs`;
+      const draws = `${whole(model.sumCells(sample.counts))} draws of ${whole(sample.nEdges)} pairs`;
       write("expected", fixed(expectedDensity));
       write("expected-edges", `${fixed(expectedDensity * nPairs, 1)} of ${whole(nPairs)} pairs`);
       write("drawn", fixed(sample.nEdges / nPairs));
-      write("drawn-edges", isMultigraph ? throws : `${whole(sample.nEdges)} edges`);
+      write("drawn-edges", isMultigraph ? draws : `${whole(sample.nEdges)} edges`);
       write("mean", fixed(session.meanDensity));
       write("mean-of", `of ${whole(nDraws)} ${nDraws === 1 ? "draw" : "draws"}`);
       write("price", densityWeight ? scientific(densityWeight * expectedDensity) : "0");
-      write("price-of", densityWeight ? `steepest slope ${scientific(densityWeight * steepest)}` : "edges are free");
+      write("price-of", densityWeight ? `steepest slope ${scientific(densityWeight * steepest)}` : "no penalty");
       write("draw-number", `draw ${session.draw + 1}`);
       write("cell", pairText(session.watched, session));
       part("legend-field").hidden = session.selected.kind !== "clusters";

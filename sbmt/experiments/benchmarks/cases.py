@@ -171,7 +171,7 @@ def _bisect(density_at: Callable[[float], float], density: float, low: float, hi
     """Leaves a layer at this density, which rises from ``low`` to ``high``."""
     least, most = density_at(low), density_at(high)
     if not least <= density <= most:
-        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "ask for one that such inputs can have")
+        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "choose a density in this range")
     for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if density_at(middle) < density else (low, middle)

@@ -190,7 +190,7 @@ def run_suites(
     before = torch.get_num_threads()
     threads = before if threads is None else threads
     if not 1 <= threads <= 1024:
-        raise SbmtError("1 to 1024 threads", threads, "give at most as many as there are cores")
+        raise SbmtError("1 to 1024 threads", threads, "use at most one per core")
     usable = usable_device(device)
     torch.set_num_threads(threads)
     try:

@@ -52,7 +52,7 @@ def predict(
     check_targets(output)
     rows = read_glue(table, config.task, is_labelled=False)
     if output.exists() and output.samefile(table):
-        raise SbmtError("another file for the answers", f"{output}, which holds the questions", "name a new one")
+        raise SbmtError("a different output file", f"{output}, which contains the questions", "choose a new name")
     predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
     write_bytes(output, submission(config.task, rows, predicted).encode())
     skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
@@ -73,7 +73,7 @@ def inspect(
     config = loaded.config
     is_generated = isinstance(config, GeneratedConfig)
     if is_generated and (not isinstance(config, RepeatedTokensConfig) or config.fresh_values):
-        got = f"one on {config.task.replace('_', ' ')}, whose tokens have no order to show their mask in"
+        got = f"one on {config.task.replace('_', ' ')}, whose tokens have no order in which to show the mask"
         raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
     if query is not None and (is_generated or config.is_image):
         raise SbmtError("--query only for a run on texts", config.task, "leave it out")

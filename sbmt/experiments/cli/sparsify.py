@@ -62,7 +62,7 @@ def sparsify(
     """
     check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0 or (fine_tune and text):
-        raise SbmtError("fine_tune ≥ 0, and 0 with --text", fine_tune, "0 leaves all weights as they are")
+        raise SbmtError("fine_tune ≥ 0, and 0 with --text", fine_tune, "use 0 to keep all weights")
     run = run if run.name not in ("", "..") else run.resolve()  # "." has no name of its own
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
@@ -87,7 +87,7 @@ def sparsify(
 
 def _check_new(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {LOCK}):
-        raise SbmtError("a new or empty folder", folder, "name another with --output")
+        raise SbmtError("a new or empty folder", folder, "choose another with --output")
 
 
 def _of_run(run: Path, examples: int | None, steps: int, fine_tune: int, options: dict[str, Any], bar: Bar) -> Found:
@@ -95,7 +95,7 @@ def _of_run(run: Path, examples: int | None, steps: int, fine_tune: int, options
     from sbmt.experiments.sparsification.compare import KINDS, compare, fit_run, n_compared, report, tuned_run
 
     if (run / "tokenizer_config.json").exists():
-        raise SbmtError("--text FILE with a model of Transformers", "none", "name a file of texts, one a line")
+        raise SbmtError("--text FILE with a model of Transformers", "none", "give a file with one text per line")
     full = load_run(run)
     n_compared(full, examples)
     sparse = fit_run(full, steps=steps, on_step=bar("fit", steps), **options)

@@ -75,7 +75,7 @@ def _config_options(config: type, without: set[str]) -> list[inspect.Parameter]:
     found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
     for name, (owners, field, hint) in attention_options().items():
         if name in hints:
-            do = "rename it: the command line uses it for something else"
+            do = "rename it: the command line uses this name"
             raise SbmtError(f"another name for an option of {owners[0]!r}", name, do)
         help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
         found.append(_option(field, hint, help_, starts.get(name, field.default), "Options of the attention"))

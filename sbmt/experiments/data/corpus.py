@@ -55,7 +55,7 @@ def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
     n_train = n_lines - n_each * len(held_out)
     if n_train < 1:
         expected = f"text of {1 + len(held_out)} lines or more for {' and '.join(['train', *held_out])}"
-        raise SbmtError(expected, n_lines, f"{GET}; dev or test in its name makes a file that split")
+        raise SbmtError(expected, n_lines, f"{GET}; a file with dev or test in its name becomes that split")
     stops = {"train": n_train} | {split: n_train + n_each * i for i, split in enumerate(held_out, start=1)}
 
     def lines(split: str) -> Lines:
@@ -80,7 +80,7 @@ def corpus_source(
         for file in some:
             if (before := found.setdefault(sums[file.name], (split, file.name)))[0] != split:
                 got = f"{before[1]} and {file.name} with the same text"
-                raise SbmtError("splits of different text", got, "keep what is tested apart from what is trained on")
+                raise SbmtError("splits of different text", got, "use different data for training and testing")
     lines = _divide(files)
     is_trained = tokenizer is None
     tokenizer = tokenizer or train_tokenizer((line for _, line in lines("train")), vocab_size)

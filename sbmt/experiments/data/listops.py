@@ -56,7 +56,7 @@ def evaluate_expression(symbols: bytes) -> int:
         ((whole,),) = values
     except (IndexError, ValueError) as error:
         do = "leave out padding, and close every operator"
-        raise SbmtError("one whole expression", list(symbols), do) from error
+        raise SbmtError("one complete expression", list(symbols), do) from error
     return whole
 
 
@@ -149,7 +149,7 @@ def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
         if len(kept) >= SHARD_SIZE:
             break
     else:
-        expected = f"a law that keeps {SHARD_SIZE} of {_MOST_ROUNDS * _TREES_PER_ROUND} trees"
+        expected = f"a distribution that keeps {SHARD_SIZE} of {_MOST_ROUNDS * _TREES_PER_ROUND} trees"
         raise SbmtError(expected, f"{len(kept)} with {law}", "allow more lengths")
     expressions = list(dict.fromkeys(kept[:SHARD_SIZE]))
     digests = b"".join(hashlib.blake2b(x, digest_size=8).digest() for x in expressions)

@@ -48,7 +48,7 @@ def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) 
 def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) -> SbmtError:
     """The error to raise if only the files ``found`` are in ``path``; ``get`` says what to download and unpack."""
     got = f"only {', '.join(sorted(found))}" if found else "none of them" if path.exists() else "no such file or folder"
-    do = f"{get}; put it into $SBMT_DATA, or say where it is with --from PATH"
+    do = f"{get}; put it in $SBMT_DATA, or give its location with --from PATH"
     return SbmtError(f"{', '.join(names)} in {path}", got, do)
 
 
@@ -91,7 +91,7 @@ def read_text(path: Path) -> Iterator[tuple[str, str]]:
             yield where, line.decode()
         except UnicodeDecodeError as error:
             do = "convert the file, correct that line, or get the file again"
-            raise SbmtError(f"text in UTF-8 in {where}", repr(line[error.start :][:10]), do) from error
+            raise SbmtError(f"UTF-8 text in {where}", repr(line[error.start :][:10]), do) from error
 
 
 def read_unpacked(path: Path) -> bytes:

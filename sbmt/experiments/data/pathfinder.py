@@ -55,7 +55,7 @@ class PathfinderSettings:
     def __post_init__(self) -> None:
         check_sizes(size=self.size, distractor_length=self.distractor_length, n_distractors=self.n_distractors + 1)
         if self.contour_length < 2:
-            raise SbmtError("contour_length ≥ 2", self.contour_length, "a snake needs two ends")
+            raise SbmtError("contour_length ≥ 2", self.contour_length, "a curve needs two ends")
         if not 2 * RADIUS + MARGIN <= self.seed_distance < math.inf:
             raise SbmtError(f"seed_distance ≥ {2 * RADIUS + MARGIN}", self.seed_distance, "keep the discs apart")
 
@@ -246,7 +246,7 @@ def generate_images(
         n_kept, n_failures = n_kept + n_new, 0 if n_new else n_failures + n_attempts
         if n_failures >= MOST_FAILURES:
             expected = f"settings that one of {n_failures} attempts satisfies"
-            raise SbmtError(expected, settings, "shorten the snakes, or make images larger")
+            raise SbmtError(expected, settings, "shorten the curves, or make images larger")
     middles, directions = (np.concatenate(arrays)[:n_images] for arrays in zip(*kept, strict=True))
     begins, labels = (generator.random((2, n_images)) < 0.5).astype(np.int64)
     finishes = np.where(labels, begins, 1 - begins)  # the snakes with a disc

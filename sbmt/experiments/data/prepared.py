@@ -92,7 +92,7 @@ def _is_prepared(folder: Path, source: Source) -> bool:
     info = _read_info(folder)
     wanted = json.loads(json.dumps({name: getattr(source, name) for name in IDENTITY}))
     if differing := [name for name, value in wanted.items() if info[name] != value]:
-        do = "remove that folder, or prepare into another cache"
+        do = "remove that folder, or use another cache"
         raise SbmtError(f"no examples of other settings in {folder}", f"some that differ in {', '.join(differing)}", do)
     return True
 
@@ -130,13 +130,13 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
         raise SbmtError("at least one example", "none", "check the files that the examples come from")
     equal = [split for split, x in contents.items() if [y.digest() for y in contents.values()].count(x.digest()) > 1]
     if equal:
-        do = "keep what is tested apart from what is trained on"
+        do = "use different data for training and testing"
         raise SbmtError("splits of different examples", f"the same ones in {' and '.join(equal)}", do)
     symbols = np.memmap(raw, source.symbol_type, "r")
     try:
         extras = {name: np.concatenate(pieces) for name, pieces in columns.items()}
     except ValueError as error:
-        raise SbmtError("as many documents per example in every part", error, "make all parts alike") from error
+        raise SbmtError("as many documents per example in every part", error, "make all parts equal") from error
     labels, lengths = extras.pop("labels"), extras.pop("lengths")
     check_numbers(labels, len(source.class_names), "labels")
     digest.update(labels.astype(np.int64).tobytes())

@@ -65,7 +65,7 @@ def pathfinder_files(folder: Path) -> Source:
     place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
     files = sorted((place / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
     if not files:
-        do = f"download {ARCHIVE} and unpack {PATHFINDER} there, or leave --from out to generate them"
+        do = f"download {ARCHIVE} and unpack {PATHFINDER} there, or omit --from to generate them"
         raise SbmtError(f"folders imgs and metadata in {folder}", "none", do)
 
     def parts() -> Iterator[tuple[str, Examples]]:

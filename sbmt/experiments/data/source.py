@@ -58,17 +58,17 @@ class Examples:
             raise SbmtError("a row of symbols of 8, 16 or 32 bits", describe(self.symbols), do)
         check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
         if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
-            raise SbmtError("as many symbols as the lengths add up to", self.symbols.size, "correct the lengths")
+            raise SbmtError("as many symbols as the sum of the lengths", self.symbols.size, "correct the lengths")
         check_names("extras", self.extras)
         if any(x.shape[:1] != (n,) for x in (self.lengths, *self.extras.values())):
-            raise SbmtError(f"{n} rows of lengths and extras", "other numbers", "give every example one of each")
+            raise SbmtError(f"{n} rows of lengths and extras", "other numbers", "give one of each per example")
 
     @classmethod
     def of(cls, examples: Sequence[tuple[bytes, ...]], labels: Sequence[int], **extras: ArrayLike) -> "Examples":
         """Makes them from one tuple of documents per example, whose bytes are the symbols."""
         n_documents = len(examples[0]) if examples else 1
         if any(len(documents) != n_documents for documents in examples):
-            raise SbmtError("as many documents in every example", "different numbers", "give each as many")
+            raise SbmtError("the same number of documents in every example", "different numbers", "make them equal")
         lengths = np.array([len(d) for documents in examples for d in documents], np.int64)
         symbols = np.frombuffer(b"".join(d for documents in examples for d in documents), np.uint8)
         arrays = {name: np.asarray(values) for name, values in extras.items()}
@@ -108,7 +108,7 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
             raise SbmtError(f"examples in {split}", "none", "give more examples")
     counts = np.bincount(np.concatenate(list(splits.values())), minlength=n)
     if counts.max() > 1:
-        do = "keep what is tested apart from what is trained on"
+        do = "use different data for training and testing"
         raise SbmtError("each example in one split", f"example {counts.argmax()} in {counts.max()} places", do)
 
 
@@ -140,14 +140,14 @@ class Source:
         for name, text in self.files.items():
             check_names("files", str(name).split("."))
             if not isinstance(text, str) or name.lower().endswith((".npy", ".raw")) or name.lower() == "info.json":
-                raise SbmtError("files of text whose names are not those of ours", repr(name), "give another name")
+                raise SbmtError("text files with names that differ from ours", repr(name), "give another name")
         for texts in (self.class_names, self.notes):
             if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
-                raise SbmtError("class_names and notes that are tuples of text", describe(texts), "give such tuples")
+                raise SbmtError("class_names and notes as tuples of strings", describe(texts), "convert them to tuples")
         try:
             json.dumps(self.settings, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise SbmtError("settings that JSON can hold", error, "give names and plain numbers") from error
+            raise SbmtError("settings that JSON can store", error, "use strings and numbers") from error
         check_sizes(vocab_size=self.vocab_size, n_classes=len(self.class_names))
         if not is_integer(self.first_id) or not 0 <= self.first_id < self.vocab_size:
             raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "0 or 1")

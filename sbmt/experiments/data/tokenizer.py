@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's names
 LEAST_TOKENS, MOST_TOKENS = len(SPECIALS) + 256, 1 << 24  # of a vocabulary; RoBERTa's has 50,265
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
-_DO = "use a tokenizer.json of RoBERTa's kind, or train one"
+_DO = "use a tokenizer.json in RoBERTa's format, or train one"
 _PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
 
 

@@ -124,7 +124,7 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
     finally:
         handle.remove()
     if per_example.n_examples < 2:
-        raise SbmtError("at least 2 examples, since one has no deviation", per_example.n_examples, "inspect more")
+        raise SbmtError("at least 2 examples, because one has no deviation", per_example.n_examples, "inspect more")
     return Inspection(run, per_example, tuple(calls))
 
 

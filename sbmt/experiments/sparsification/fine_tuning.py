@@ -36,7 +36,7 @@ def fine_tune(
     check_sizes(steps=steps)
     for name, rate in (("learning_rate", learning_rate), ("block_model_rate", block_model_rate)):
         if not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
-            raise SbmtError(f"{name} > 0", rate, "1e-4 and 1e-3 are a start")
+            raise SbmtError(f"{name} > 0", rate, "start with 1e-4 or 1e-3")
     fitted = [m for m in model.modules() if isinstance(m, SBMAttention) and m.learning == "likelihood"]
     blocks = [p for layer in fitted for p in layer.block_parameters()]
     block_ids = {id(p) for p in blocks}
@@ -78,6 +78,6 @@ def auxiliary_outputs(layers: Iterable[nn.Module]) -> Iterator[dict[nn.Module, l
 def fitting_loss(outputs: dict[nn.Module, list[AttentionOutput]]) -> Tensor:
     """The sum of all auxiliary losses; raises SbmtError if a layer learns nothing from any of its calls."""
     if not all(any(output.auxiliary_loss.requires_grad for output in found) for found in outputs.values()):
-        do = "do without torch.no_grad() and eval(), and checkpoint activations with use_reentrant=False"
+        do = "do not use torch.no_grad() or eval(), and checkpoint activations with use_reentrant=False"
         raise SbmtError("an auxiliary loss with a gradient from every fitted layer", "one without", do)
     return auxiliary_loss([output for found in outputs.values() for output in found])

@@ -43,10 +43,10 @@ def load_encoder(folder: Path) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(folder, **local)
     except (OSError, ValueError, KeyError, TypeError, ImportError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        do = "check that it holds config.json, model.safetensors and the tokenizer's files"
+        do = "check that it contains config.json, model.safetensors and the tokenizer's files"
         raise SbmtError(f"an encoder of Transformers in {folder}", reason, do) from error
     if any(module.is_causal for module in attention_modules(model)):
-        do = "call sbmt.sparsify in Python, whose masks are causal where the model is"
+        do = "call sbmt.sparsify in Python, which makes causal masks for causal models"
         raise SbmtError(f"an encoder, whose attention is not causal, in {folder}", type(model).__name__, do)
     return model.eval(), tokenizer
 

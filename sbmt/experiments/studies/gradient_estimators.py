@@ -88,7 +88,7 @@ def measure_estimators(
     """
     is_random = (probability > 0) & (probability < 1)
     if not bool(((probability >= 0) & (probability <= 1)).all()) or not 1 <= int(is_random.sum()) <= MOST_RANDOM_EDGES:
-        do = "give probabilities in [0, 1], few of which are neither 0 nor 1: each of these doubles the masks"
+        do = "give probabilities in [0, 1], most of them 0 or 1: each other one doubles the number of masks"
         raise SbmtError(f"1 to {MOST_RANDOM_EDGES} random edges", int(is_random.sum()), do)
     # mask number x holds random edge e where x & bit[e]
     bit = 1 << torch.arange(int(is_random.sum()))
@@ -108,7 +108,7 @@ def measure_estimators(
     values = values.detach().requires_grad_()  # masks n_queries d_value
     losses = loss(values)
     if losses.shape != number.shape or not bool(losses.isfinite().all()):
-        do = "reduce over all but the first dimension; queries without edges read zeros"
+        do = "reduce all dimensions but the first; queries without edges give zeros"
         raise SbmtError(f"finite losses of shape ({len(number)},), one a mask", tuple(losses.shape), do)
     (slope,) = torch.autograd.grad(losses.sum(), values)
     losses, values = losses.detach().double(), values.detach()

@@ -46,7 +46,7 @@ def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool 
     config = REDUCED_MLM if is_reduced else PAPER_MLM
     trials = {name: choose("trial", name, TRIALS) for name in names}
     if "random-equal" in trials and "sbm" not in trials:
-        raise SbmtError("the trial sbm, whose density random-equal takes", ", ".join(trials), "name sbm too")
+        raise SbmtError("the trial sbm, whose density random-equal uses", ", ".join(trials), "name sbm too")
     if "full-long" in trials:
         longer = trials["full-long"].settings | {"steps": 3 * config.steps}
         trials["full-long"] = replace(trials["full-long"], settings=longer)

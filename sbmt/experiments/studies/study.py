@@ -61,8 +61,8 @@ class Study:
         own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}
         for trial in self.trials:
             if trial.density_of and choose("density_of", trial.density_of, own) < counts[trial.name]:
-                expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which takes its density"
-                raise SbmtError(expected, own[trial.density_of], "run it on more")
+                expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which uses its density"
+                raise SbmtError(expected, own[trial.density_of], "run it on more seeds")
 
     def plan(self) -> list[tuple[Trial, int]]:
         """All pairs of trial and seed, seed by seed."""
@@ -83,7 +83,7 @@ def run_study(
     folder = Path(folder)
     plan = study.plan()
     if os.path.lexists(folder / "config.json"):  # whose result the study's would replace
-        raise SbmtError("a folder of several runs", f"{folder}, which holds one, or files of others", "name another")
+        raise SbmtError("a folder with several runs", f"{folder}, which holds one, or other files", "name another")
     with only_writer(folder):
         for is_second in (False, True):  # trials that take their density from another one come after it
             jobs = [
@@ -154,8 +154,8 @@ def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: 
             for process in multiprocessing.active_children():
                 process.kill()  # files are written whole or not at all; without processes, no job begins
             if isinstance(error, BrokenProcessPool):  # killed, usually because memory ran out
-                do = "run it again with fewer workers: runs that were begun are resumed"
-                raise SbmtError("every worker to finish", "one that was killed", do) from error
+                do = "run it again with fewer workers: unfinished runs are resumed"
+                raise SbmtError("every worker to finish", "a killed worker", do) from error
             raise
         finally:
             for *_, folder in jobs:

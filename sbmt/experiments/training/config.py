@@ -93,7 +93,7 @@ class TrainingConfig(ABC):
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
         if learning == "likelihood" and self.density_weight:
-            do = "lower edges_per_query, which decides how dense such masks are"
+            do = "lower edges_per_query, which determines the density of such masks"
             raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
 
     def _check_fields(self) -> None:

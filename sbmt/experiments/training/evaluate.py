@@ -137,7 +137,7 @@ def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[T
     """The answers to all batches together; SbmtError if they hold no label."""
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
     if not len(labels):  # a few blocks may have no token to be guessed
-        raise SbmtError("a label to be guessed among the examples", "none", "take more examples")
+        raise SbmtError("a label to predict among the examples", "none", "take more examples")
     means = (float(x.double().mean()) for x in (losses, predicted == labels, densities, expected))
     loss, accuracy, density, expected_density = means
     metrics = config.make_metrics(len(info.get("class_names", ())))

@@ -151,7 +151,7 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
         raise SbmtError(f"cannot resume the run in {folder}: {values}")
     if not (folder / STATE).exists():
-        do = "it is finished" if has_kept(folder) else "begin anew: leave --resume out"
+        do = "it is finished" if has_kept(folder) else "start again without --resume"
         raise SbmtError(f"a checkpoint in {folder}", "none", do)
     remove_parts(folder)
 

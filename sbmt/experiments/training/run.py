@@ -127,7 +127,7 @@ def load_run(folder: Path | str) -> Run:
     folder, do = Path(folder), "restore the file that was changed, or train again"
     config = read_config(folder)
     if not (folder / "result.json").exists():
-        again = "train again, with --resume" if (folder / STATE).exists() else "train again"
+        again = "continue it with --resume" if (folder / STATE).exists() else "train again"
         raise SbmtError(f"a finished run in {folder}", "one that was interrupted", again)
     about, table = read_json(folder / "result.json"), files.read_file(folder / "metrics.csv")
     check_form(about, _RESULT, str(folder / "result.json"))

@@ -78,7 +78,7 @@ class PreparedConfig(TrainingConfig):
         prepared = open_prepared(prepared_folder() / self.data_name)
         task = self.data_task or self.task
         if prepared.info["task"] != task:
-            raise SbmtError(f"examples of {task}", f"{prepared.info['task']} in {prepared.folder}", "name others")
+            raise SbmtError(f"examples of {task}", f"{prepared.info['task']} in {prepared.folder}", "choose others")
         return prepared
 
     def labelled(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:

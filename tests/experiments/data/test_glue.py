@@ -142,7 +142,7 @@ def test_tables_without_labels(read):
         (b"", "columns sentence, label in line 1"),
         (b"sentence\tlabel\nshort\n\n", "got none, and 2 that are too short"),
         (b"sentence\tlabel\ngood\t1\ngood\tbad\t1\n", "2 columns in .*train.tsv, line 3, .*, got 3"),
-        (b"sentence\tlabel\ngood\t1\nb\xe9b\xe9\t0\n", "UTF-8 in .*train.tsv, line 3"),
+        (b"sentence\tlabel\ngood\t1\nb\xe9b\xe9\t0\n", "UTF-8 text in .*train.tsv, line 3"),
         (b"sentence\tlabel\ngood\t2\n", "one of the labels 0, 1 in .*train.tsv, line 2, got '2': correct"),
     ],
 )

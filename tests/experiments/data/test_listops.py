@@ -104,5 +104,5 @@ def test_repeated_expressions_are_dropped(pool_of):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("text", ["", "[MAX", "[MAX ]", "1 2", "]", "[MAX 1 ] ]"])
 def test_what_is_no_expression_has_no_value(text):
-    with pytest.raises(SbmtError, match="one whole expression"):
+    with pytest.raises(SbmtError, match="one complete expression"):
         evaluate_expression(twin.encoded(text))

@@ -58,7 +58,7 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
     for file in ("notes.txt", "info.json"):
         (tmp_path / name / file).write_text('{"mine": 1}')
-        with pytest.raises(SbmtError, match=f"{name} to be absent, empty, or made by this command"):
+        with pytest.raises(SbmtError, match=f"{name} to be absent, empty, or created by this command"):
             prepare(toy_source(), tmp_path)
         assert (tmp_path / name / file).read_text() == '{"mine": 1}'
 
@@ -79,15 +79,15 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(name="../x"), "named in letters"),
         (dict(name=3), "named in letters"),
         (dict(files={"../x": ""}), "named in letters"),
-        (dict(files={"labels.npy": ""}), "not those of ours"),
-        (dict(files={"info.json": ""}), "not those of ours"),
+        (dict(files={"labels.npy": ""}), "that differ from ours"),
+        (dict(files={"info.json": ""}), "that differ from ours"),
         (dict(files=None), "a dict files"),
         (dict(parts=None), "functions parts and arrange"),
         (dict(parts=lambda: None), "pairs of a split's name and its Examples, got NoneType"),
         (dict(arrange=lambda pool: None), "a dict of splits, got NoneType"),
-        (dict(class_names=None), "tuples of text, got NoneType"),
+        (dict(class_names=None), "tuples of strings, got NoneType"),
         (dict(make=lambda task, n, i: Examples.of([(b"\1",)] * 4, [0] * 4)), "the same ones in dev and test"),
-        (dict(settings={"a": object()}), "settings that JSON can hold"),
+        (dict(settings={"a": object()}), "settings that JSON can store"),
         (dict(origin="elsewhere"), "origin among"),
         (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "a row of integers"),
         (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [-1]}), r"examples of test in \[0"),

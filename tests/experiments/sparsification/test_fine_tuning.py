@@ -61,7 +61,7 @@ def test_block_models_learn_from_attention_alone(sparse):
     [
         ({"steps": 0}, "steps ≥ 1"),
         ({"block_model_rate": float("nan")}, "block_model_rate > 0"),
-        ({"batches": iter(BATCHES[:1])}, "come to its end"),
+        ({"batches": iter(BATCHES[:1])}, "an exhausted iterator"),
         ({"loss": lambda model, batch: model(batch).sum() * float("nan")}, "a finite loss, got nan at step 1"),
     ],
 )

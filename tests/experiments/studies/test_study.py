@@ -111,7 +111,7 @@ def test_a_run_is_not_taken_for_a_study(folder):
     """Whose result would replace that of the run."""
     run = folder / "fitted-seed0"
     before = {path.name: path.read_bytes() for path in run.iterdir()}
-    with pytest.raises(SbmtError, match="a folder of several runs"):
+    with pytest.raises(SbmtError, match="a folder with several runs"):
         run_study(DEMO, run)
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 

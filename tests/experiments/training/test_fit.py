@@ -146,7 +146,7 @@ def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tin
     config = tiny(steps=2, eval_every=1)
     with pytest.raises(Stopped):
         fit(tiny(), tmp_path / "run", on_step=stop_after(1))
-    with pytest.raises(SbmtError, match="leave --resume out"):
+    with pytest.raises(SbmtError, match="without --resume"):
         fit(tiny(), tmp_path / "run", resume=True)
     assert fit(config, tmp_path / "run").test == fit(config).test == load_run(tmp_path / "run").test
 

@@ -13,39 +13,22 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.corpus import Blocks
 from sbmt.experiments.data.multi_query import NO_ANSWER, check_multi_query, sample_multi_query
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.training.config import family_defaults
 from sbmt.experiments.training.data import Feed, TaskData
 from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.tasks import CorpusConfig
 from sbmt.models import CausalLM
-from sbmt.models.encoder import Positions
 from sbmt.registration import option
 
 LANGUAGE, MULTI_QUERY = "language", "multi_query"
+_CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}
+_SMALL: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "learning_rate": 1e-3}
+_SMALL |= {"data": "corpus-reduced", "length": 256, "batch_size": 32, "dropout": 0.0, "attention_dropout": 0.0}
+_SMALL |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500}
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(CorpusConfig):
+class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **_CAUSAL, **_SMALL):
     """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
-
-    task: str = option(LANGUAGE, "always language")
-    positions: Positions = option("rotary", "positions of tokens: learned, rotary or none")
-    option_defaults: tuple[tuple[str, Any], ...] = family_defaults(causal=True)
-    data: str = option("corpus-reduced", "name of the prepared corpus")
-    length: int = option(256, "tokens of a block, start and end included")
-    batch_size: int = option(32, "blocks per optimiser step, over all devices")
-    steps: int = option(2000, "optimiser steps")
-    warmup_steps: int = option(100, "steps over which the learning rate rises; then it falls, both along a line")
-    eval_every: int = option(500, "steps between two evaluations on dev, each of which leaves a checkpoint")
-    learning_rate: float = option(1e-3, "AdamW's largest learning rate")
-    d_model: int = option(128, "width")
-    d_hidden: int = option(512, "width inside the MLPs")
-    n_heads: int = option(4, "heads per layer")
-    n_layers: int = option(2, "layers")
-    dropout: float = option(0.0, "dropout after embeddings, attention and MLPs")
-    attention_dropout: float = option(0.0, "dropout on the attention weights")
-
-    tasks = (LANGUAGE,)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A causal language model."""
@@ -78,20 +61,11 @@ def next_tokens(blocks: Blocks, examples: NDArray[np.int64], part: slice) -> Bat
 
 
 @dataclass(frozen=True)
-class MultiQueryConfig(GeneratedConfig):
-    """A run on multi-query associative recall."""
+class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidden=128, embedding_std=0.02, **_CAUSAL):
+    """A run on multi-query associative recall; embeddings, which also make the logits, start small."""
 
-    task: str = option(MULTI_QUERY, "always multi_query")
-    positions: Positions = option("rotary", "positions of tokens: learned, rotary or none")
-    option_defaults: tuple[tuple[str, Any], ...] = family_defaults(causal=True)
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
     vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")
-    learning_rate: float = option(1e-3, "Adam's learning rate")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(128, "width inside the MLPs")
-    embedding_std: float = option(0.02, "standard deviation of embeddings, which also make the logits, at the start")
-
-    tasks = (MULTI_QUERY,)
 
     def __post_init__(self) -> None:
         check_multi_query(self.length, self.n_pairs, self.vocab_size)

@@ -11,8 +11,9 @@ from rich.progress import track
 
 from sbmt.command import run_command
 from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.studies.study import Study
-from sbmt.experiments.training.run import Run, load_run, manifest
+from sbmt.experiments.training.run import Run, load_run
 
 RESULTS = Path(__file__).resolve().parents[1]
 RUNS = RESULTS.parent / "runs"

@@ -19,8 +19,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from results.measure.common import RESULTS, RUNS, load, run, write
 from results.measure.landing import step_of
-from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.training.run import load_run
 from sbmt.layers import SBMAttention

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from results.measure.common import RESULTS, run
-from sbmt.experiments.benchmarks.timing import machine_manifest
 from sbmt.experiments.files import read_json
+from sbmt.experiments.manifest import machine_manifest
 
 
 def set_aside(results: Path, ours: str) -> list[Path]:

@@ -13,8 +13,9 @@ from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.terminal import progress_bars, publish, say
 from sbmt.experiments.files import LOCK, check_writable, write_bytes
 from sbmt.experiments.locks import only_writer
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.tables import Table
-from sbmt.experiments.training.run import load_run, manifest
+from sbmt.experiments.training.run import load_run
 
 MOST_ASKED = 128
 """Texts whose embeddings are compared, unless told otherwise; a quarter of all at most."""

@@ -27,6 +27,8 @@ Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99  # of Adam, for block models that have a learning rate of their own
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
 UNSAVED = "option_defaults"
+CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}
+"""Defaults of causal language models."""
 MOST = 1 << 31  # steps, sizes and numbers of things are less
 MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""

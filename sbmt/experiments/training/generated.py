@@ -1,4 +1,4 @@
-"""Tasks whose sequences are generated: repeated tokens and associative recall."""
+"""Tasks whose sequences are generated: repeated tokens, associative recall with one query or many."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,15 +7,16 @@ import torch
 from torch import nn
 
 from sbmt.experiments.data.batches import Batch, batch_of_tokens
+from sbmt.experiments.data.multi_query import check_multi_query, sample_multi_query
 from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import Feed, Sequences, TaskData
-from sbmt.models import TokenTagger
+from sbmt.models import CausalLM, TokenTagger
 from sbmt.registration import option
 
-REPEATED_TOKENS, RECALL = "repeated_tokens", "recall"
+REPEATED_TOKENS, RECALL, MULTI_QUERY = "repeated_tokens", "recall", "multi_query"
 TEST_SEED = 1_000_003
 """Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
 
@@ -111,3 +112,25 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
     def evaluation_batch(self) -> int:  # type: ignore[override]
         """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
         return max(1, 4096 // self.length)
+
+
+@dataclass(frozen=True)
+class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
+    """A run on multi-query associative recall; embeddings, which also make the logits, start small."""
+
+    n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
+    vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")
+
+    def __post_init__(self) -> None:
+        check_multi_query(self.length, self.n_pairs, self.vocab_size)
+        super().__post_init__()
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A causal language model."""
+        return CausalLM(self.make_encoder(self.vocab_size, None))
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every query has a label."""
+        tokens, answers = sample_multi_query(n, self.length, self.n_pairs, self.vocab_size, generator=generator)
+        is_query = answers != NO_ANSWER
+        return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)

@@ -1,8 +1,8 @@
-"""Tasks on prepared examples: Long Range Arena, masked language models, GLUE."""
+"""Tasks on prepared examples: Long Range Arena, masked and causal language models, GLUE."""
 
 import hashlib
 from dataclasses import dataclass, fields, replace
-from math import ceil, exp
+from math import ceil, exp, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,16 +12,16 @@ from torch import nn
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.data.corpus import Blocks, blocks_of, make_masked_batch
+from sbmt.experiments.data.corpus import Blocks, blocks_of, make_masked_batch, next_tokens
 from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import load_weights
-from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import INFO, Feed, TaskData, example_feed
 from sbmt.experiments.training.run import TOKENIZER, Run, load_run
-from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
+from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
 from sbmt.registration import option
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in
 # --- language --------------------------------------------------------------------------------------------------------
 
 GLUE_TASKS = tuple(GLUE)
-MLM = "mlm"
+MLM, LANGUAGE = "mlm", "language"
 _HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
 _DO = "leave out the options that change the network, or pre-train with them"
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
@@ -237,6 +237,33 @@ class MlmConfig(
             len(blocks),
             lambda examples, part, number: make_masked_batch(blocks, examples, part, tokenizer, (seed, number)),
         )
+
+
+_CPU: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "learning_rate": 1e-3}
+_CPU |= {"data": "corpus-reduced", "length": 256, "batch_size": 32, "dropout": 0.0, "attention_dropout": 0.0}
+_CPU |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500}
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU):
+    """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A causal language model."""
+        return CausalLM(self.make_encoder(info["vocab_size"], None))
+
+    def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
+        """Blocks, of which each token but the first has to be predicted from those before it."""
+        return Feed(len(blocks), lambda examples, part, number: next_tokens(blocks, examples, part))
+
+    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
+        """Bits per byte of the test text, and what the frequencies of tokens alone reach."""
+        found = super().baselines(data, name, test)
+        assert data.tokenizer is not None  # of a corpus
+        blocks = data.blocks[name]
+        text = data.tokenizer.decode(blocks.symbols[: found["n_test"] * (blocks.length - 2)].tolist())
+        n_predicted = len(blocks.symbols[: found["n_test"] * (blocks.length - 2)]) + found["n_test"]  # and the ends
+        return {"bits_per_byte": test.loss * n_predicted / log(2) / len(text.encode())} | found
 
 
 @dataclass(frozen=True)

@@ -77,12 +77,19 @@ def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
     return runs
 
 
-def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
-    """A summary of what a trial of a study reaches on the test examples; ``edges`` are those per query."""
+def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
+    """What the runs of a trial reach on the test examples, none without runs; ``edges`` are those per query."""
+    runs = [run for run in load(study)["runs"] if run["trial"] == trial]
     if metric == "edges":
-        return summary([run["test"]["density"] * run["config"]["length"] for run in runs_of(study, trial)])
-    tests = [run["test"] for run in runs_of(study, trial)]
-    return summary([(test | test.get("metrics", {}))[metric] for test in tests])
+        return [run["test"]["density"] * run["config"]["length"] for run in runs]
+    return [(run["test"] | run["test"].get("metrics", {}))[metric] for run in runs]
+
+
+def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
+    """A summary of what a trial of a study reaches."""
+    if not (found := reached(study, trial, metric)):
+        raise LookupError(f"{study} has no trial {trial}")
+    return summary(found)
 
 
 median, mean = partial(_over_seeds, median_of), partial(_over_seeds, mean_of)

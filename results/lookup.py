@@ -22,7 +22,6 @@ LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benc
 GLUE = ("sst2", "qqp", "mnli", "qnli")
 OURS_ON_GPU = ("sparse", "tiled", "dense", "auto", "sbm")
 EXTREMES = {"least": min, "greatest": max}
-OPENED: list[str] = []  # names of the files that were asked for so far
 
 
 def load(name: str) -> Any:
@@ -30,7 +29,6 @@ def load(name: str) -> Any:
     path, (file, _, part) = ROOT / "results" / f"{name}.json", name.partition("/")
     if part and not path.exists():
         return load(file)[part]
-    OPENED.append(name)
     if not path.exists():
         raise LookupError(f"no file {path}")
     return _read(path)

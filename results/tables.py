@@ -326,9 +326,9 @@ def machine(file: str) -> str:
     return f"{about['processor']}, {threads}, torch {about['torch']}"
 
 
-def step_ratios(n: int, density: float, *, is_training: bool = True) -> str:
-    """Time over that of full attention for the cheaper and the more expensive kind of memberships."""
-    wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": is_training}
+def step_ratios(n: int, density: float) -> str:
+    """Time of a step over that of full attention for the cheaper and the more expensive kind of memberships."""
+    wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
     return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT
@@ -339,16 +339,6 @@ def bench_machine(file: str) -> str:
     about = load(file)["manifest"]
     names = "gpu", "driver", "cuda", "triton", "processor", "threads", "python", "torch", "numba"
     return f"{about['date']}: {', '.join(f'{name} {about[name]}' for name in names if name in about)}"
-
-
-def _by_case(suite: str, result: Result, sweep: str = "") -> dict[tuple[Any, ...], Result]:
-    """By mode, kind of memberships, n and density: the results of a sweep where full attention ran."""
-    sweep = sweep or ("n" if suite == "fitted" else "target")
-    return {
-        (case["is_training"], case["kind"], case["n"], case["density"]): case["results"]
-        for case in result["suites"][suite]["found"]["cases"]
-        if sweep in case["sweeps"] and "ratio" in case["results"]["sbm"]
-    }
 
 
 def _two_digits(ratio: float) -> str:
@@ -384,11 +374,13 @@ def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str
 
 def fitted_gain_table() -> str:
     """How many times as fast as full attention a fitted mask of 16 keys per query is, over the processors."""
-    found = [_by_case("fitted", one) for one in machines("bench_fitted")]
     lengths, rows = (512, *LENGTHS), []
     for mode in (True, False):
-        gains = [[1 / one[mode, "fitted", n, 16 / n]["sbm"]["ratio"] for one in found] for n in lengths]
-        cells = (f"{min(mine):.1f} to {max(mine):.1f}" for mine in gains)
+        ratios: dict[int, list[float]] = {n: [] for n in lengths}
+        for case in (x for one in machines("bench_fitted") for x in one["suites"]["fitted"]["found"]["cases"]):
+            if "n" in case["sweeps"] and case["is_training"] == mode and case["n"] in ratios:
+                ratios[case["n"]].append(case["results"]["sbm"]["ratio"])
+        cells = (f"{1 / max(mine):.1f} to {1 / min(mine):.1f}" for mine in ratios.values())
         rows.append(("training step" if mode else "inference", *cells))
     return grid(("tokens", *(f"{n:,}" for n in lengths)), rows)
 

@@ -149,13 +149,6 @@ def errata_overview() -> str:
     return grid(("", "entries", "meaning"), rows)
 
 
-def files_of(template: str) -> list[str]:
-    """The names of the result files that a template reads, in the order in which it does."""
-    lookup.OPENED.clear()
-    lookup.render(template)
-    return list(dict.fromkeys(lookup.OPENED))
-
-
 # --- the results page ---
 
 

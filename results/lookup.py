@@ -22,7 +22,6 @@ LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benc
 GLUE = ("sst2", "qqp", "mnli", "qnli")
 OURS_ON_GPU = ("sparse", "tiled", "dense", "auto", "sbm")
 EXTREMES = {"least": min, "greatest": max}
-OPENED: list[str] = []  # names of the files that were asked for so far
 
 
 def load(name: str) -> Any:
@@ -30,7 +29,6 @@ def load(name: str) -> Any:
     path, (file, _, part) = ROOT / "results" / f"{name}.json", name.partition("/")
     if part and not path.exists():
         return load(file)[part]
-    OPENED.append(name)
     if not path.exists():
         raise LookupError(f"no file {path}")
     return _read(path)
@@ -77,12 +75,19 @@ def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
     return runs
 
 
-def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
-    """A summary of what a trial of a study reaches on the test examples; ``edges`` are those per query."""
+def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
+    """What the runs of a trial reach on the test examples, none without runs; ``edges`` are those per query."""
+    runs = [run for run in load(study)["runs"] if run["trial"] == trial]
     if metric == "edges":
-        return summary([run["test"]["density"] * run["config"]["length"] for run in runs_of(study, trial)])
-    tests = [run["test"] for run in runs_of(study, trial)]
-    return summary([(test | test.get("metrics", {}))[metric] for test in tests])
+        return [run["test"]["density"] * run["config"]["length"] for run in runs]
+    return [(run["test"] | run["test"].get("metrics", {}))[metric] for run in runs]
+
+
+def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
+    """A summary of what a trial of a study reaches."""
+    if not (found := reached(study, trial, metric)):
+        raise LookupError(f"{study} has no trial {trial}")
+    return summary(found)
 
 
 median, mean = partial(_over_seeds, median_of), partial(_over_seeds, mean_of)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.lookup import OURS_ON_GPU, cases, find, load, machines, runs_of, show
+from results.lookup import OURS_ON_GPU, cases, find, load, machines, reached, runs_of, show
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
@@ -58,35 +58,24 @@ FIGURE_4 = {  # titles, and the trials with 256 and with 64 tokens
 }
 
 
-def _over_tests(study: str, trial: str, metric: str) -> str:
-    """Median and range of what the runs of a trial reach; a dash where there are none."""
-    mine = [run["test"][metric] for run in load(study)["runs"] if run["trial"] == trial]
-    return _spread(mine) if mine else LEFT_OUT
+def _over_tests(study: str, trial: str) -> list[str]:
+    """Accuracy and density of a trial's runs, medians and ranges; dashes where there are none."""
+    both = (reached(study, trial, metric) for metric in ("accuracy", "density"))
+    return [_spread(found) if found else LEFT_OUT for found in both]
 
 
 def study_table(name: str, *trials: str) -> str:
     """A row per trial (all of them unless some are named): seeds, and medians with ranges over the seeds."""
     titles = {trial: re.sub(r"(?<!\d)\.(?=\d)", "0.", title) for trial, title in load(name)["titles"].items()}
-    rows = [
-        (titles[trial], len(runs_of(name, trial)), *(_over_tests(name, trial, m) for m in ("accuracy", "density")))
-        for trial in trials or titles
-    ]
+    rows = [(titles[trial], len(runs_of(name, trial)), *_over_tests(name, trial)) for trial in trials or titles]
     return grid(("", "seeds", "accuracy", "density"), rows)
 
 
 def figure4_table() -> str:
     """A row per attention: what it reaches on 256 and on 64 tokens."""
-    studies = "figure4", "figure4-64"
     rows = [
-        (
-            title,
-            *(
-                _over_tests(*at, metric)
-                for at in zip(studies, trials, strict=True)
-                for metric in ("accuracy", "density")
-            ),
-        )
-        for title, trials in FIGURE_4.items()
+        (title, *_over_tests("figure4", long), *_over_tests("figure4-64", short))
+        for title, (long, short) in FIGURE_4.items()
     ]
     return grid(("", "256 tokens: accuracy", "density", "64 tokens: accuracy", "density"), rows)
 
@@ -123,9 +112,7 @@ def sought_table() -> str:
     """A row per task: accuracy and keys per query of a fitted mask and of Reformer, and what other masks reach."""
 
     def cell(study: str, trial: str) -> str:
-        mine = runs_of(study, trial)
-        accuracy = median(run["test"]["accuracy"] for run in mine)
-        keys = median(run["test"]["density"] for run in mine) * mine[0]["config"]["length"]
+        accuracy, keys = (median(reached(study, trial, metric)) for metric in ("accuracy", "edges"))
         return f"{accuracy:.3f} ({keys:.1f})" if trial in ("fitted", "reformer") else f"{accuracy:.3f}"
 
     trials = {"fitted": "fitted (keys)", "full": "full", "random": "random", "window": "window", "reformer": "Reformer"}
@@ -235,16 +222,14 @@ GLUE = {"sst2": "SST-2", "qqp": "QQP", "mnli": "MNLI", "qnli": "QNLI"}
 
 def _points_of(study: str, trial: str) -> str:
     """Accuracy in percent, mean ± deviation over the seeds; a dash where nothing was trained."""
-    accuracies = [100 * run["test"]["accuracy"] for run in load(study)["runs"] if run["trial"] == trial]
-    if not accuracies:
-        return LEFT_OUT
-    return f"{mean(accuracies):.1f}" + (f" ± {stdev(accuracies):.1f}" if len(accuracies) > 1 else "")
+    accuracies = [100 * x for x in reached(study, trial)]
+    return _mean_of(study, trial) + (f" ± {stdev(accuracies):.1f}" if len(accuracies) > 1 else "")
 
 
-def _density_of(study: str, trial: str) -> str:
-    """Mean density in percent over the seeds; a dash where nothing was trained."""
-    densities = [100 * run["test"]["density"] for run in load(study)["runs"] if run["trial"] == trial]
-    return f"{mean(densities):.1f}" if densities else LEFT_OUT
+def _mean_of(study: str, trial: str, metric: str = "accuracy", scale: float = 100, form: str = ".1f") -> str:
+    """The mean over the seeds, by default in percent; a dash where nothing was trained."""
+    found = reached(study, trial, metric)
+    return f"{scale * mean(found):{form}}" if found else LEFT_OUT
 
 
 def long_range_table() -> str:
@@ -254,7 +239,7 @@ def long_range_table() -> str:
         cells = []
         for trial in LONG_RANGE_TRIALS:
             cells.append(_points_of(task, trial))
-            cells += [_density_of(task, trial)] if trial in ("random-equal", "sbm-0.1") else []
+            cells += [_mean_of(task, trial, "density")] if trial in ("random-equal", "sbm-0.1") else []
         rows.append((title, f"{100 * load(task)['runs'][0]['chance']:.1f}", *cells))
     *others, sparse = LONG_RANGE_TRIALS.values()
     return grid(("", "floor", *others, "pairs", sparse, "pairs"), rows)
@@ -270,7 +255,8 @@ def equal_edges_table() -> str:
             cells = [_points_of(study, trial) for trial in trials]
             lead = load("paired")["studies"][study]["ahead"][f"fitted-{c}"]
             lead = f"{show(100 * lead['mean'], '.1f')} ± {100 * lead['error']:.1f}"
-            rows.append((title, c, _density_of(study, trials[1]), *cells, _density_of(study, "window"), lead))
+            pairs = (_mean_of(study, trial, "density") for trial in (trials[1], "window"))
+            rows.append((title, c, next(pairs), *cells, next(pairs), lead))
     return grid(("", "c", "pairs", "full", "fitted", "random", "window", "its pairs", "lead"), rows)
 
 
@@ -278,10 +264,8 @@ def language_table() -> str:
     """A row per attention: perplexity and density after pre-training, and accuracy on each task in percent."""
     rows = []
     for trial, title in LANGUAGE_TRIALS.items():
-        tests = [run["test"] for run in load("glue/mlm")["runs"] if run["trial"] == trial]
-        perplexity = f"{mean(test['metrics']['perplexity'] for test in tests):.0f}" if tests else LEFT_OUT
-        accuracies = (_points_of(f"glue/{task}", trial) for task in GLUE)
-        rows.append((title, perplexity, _density_of("glue/mlm", trial), *accuracies))
+        before = _mean_of("glue/mlm", trial, "perplexity", 1, ".0f"), _mean_of("glue/mlm", trial, "density")
+        rows.append((title, *before, *(_points_of(f"glue/{task}", trial) for task in GLUE)))
     chances = (f"{100 * load(f'glue/{task}')['runs'][0]['chance']:.1f}" for task in GLUE)
     alone = load("glue/mlm")["runs"][0]["frequencies"]["perplexity"]
     rows.append(("guessing by frequency", f"{alone:,.0f}", LEFT_OUT, *chances))
@@ -292,10 +276,10 @@ def mlm_edges_table() -> str:
     """A row per mask of the masked language model: perplexity of each seed, density, and its lead on the window."""
     rows = []
     for trial, title in load("mlm-edges")["titles"].items():
-        reached = ", ".join(f"{run['test']['metrics']['perplexity']:.0f}" for run in runs_of("mlm-edges", trial))
+        perplexities = ", ".join(f"{x:.0f}" for x in reached("mlm-edges", trial, "perplexity"))
         behind = load("paired_blocks")["behind"]["window"].get(trial)
         lead = f"{show(-behind['mean'], '.2f')} ± {behind['error']:.2f}" if behind else LEFT_OUT
-        rows.append((title, reached, _density_of("mlm-edges", trial), lead))
+        rows.append((title, perplexities, _mean_of("mlm-edges", trial, "density"), lead))
     return grid(("", "perplexity by seed", "pairs", "nats ahead of the window"), rows)
 
 
@@ -319,9 +303,8 @@ def demo_table() -> str:
     }
     rows = []
     for trial, title in titles.items():
-        mine = runs_of("demo", trial)
-        accuracy = _spread([run["test"]["accuracy"] for run in mine])
-        edges = _spread([run["test"]["density"] * run["config"]["length"] for run in mine], ".1f")
+        mine = reached("demo", trial)
+        accuracy, edges = _spread(mine), _spread(reached("demo", trial, "edges"), ".1f")
         ratios = [found[trial]["ratio"] for found in load("landing")["seeds"].values()]
         rows.append((title, accuracy, edges, "1 ×" if trial == "full" else f"{median(ratios):.1f} ×"))
     return grid((f"{len(mine)} seeds", "accuracy", "edges per query", "time of a step"), rows)
@@ -343,9 +326,9 @@ def machine(file: str) -> str:
     return f"{about['processor']}, {threads}, torch {about['torch']}"
 
 
-def step_ratios(n: int, density: float, *, is_training: bool = True) -> str:
-    """Time over that of full attention for the cheaper and the more expensive kind of memberships."""
-    wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": is_training}
+def step_ratios(n: int, density: float) -> str:
+    """Time of a step over that of full attention for the cheaper and the more expensive kind of memberships."""
+    wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
     return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT
@@ -356,16 +339,6 @@ def bench_machine(file: str) -> str:
     about = load(file)["manifest"]
     names = "gpu", "driver", "cuda", "triton", "processor", "threads", "python", "torch", "numba"
     return f"{about['date']}: {', '.join(f'{name} {about[name]}' for name in names if name in about)}"
-
-
-def _by_case(suite: str, result: Result, sweep: str = "") -> dict[tuple[Any, ...], Result]:
-    """By mode, kind of memberships, n and density: the results of a sweep where full attention ran."""
-    sweep = sweep or ("n" if suite == "fitted" else "target")
-    return {
-        (case["is_training"], case["kind"], case["n"], case["density"]): case["results"]
-        for case in result["suites"][suite]["found"]["cases"]
-        if sweep in case["sweeps"] and "ratio" in case["results"]["sbm"]
-    }
 
 
 def _two_digits(ratio: float) -> str:
@@ -401,11 +374,13 @@ def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str
 
 def fitted_gain_table() -> str:
     """How many times as fast as full attention a fitted mask of 16 keys per query is, over the processors."""
-    found = [_by_case("fitted", one) for one in machines("bench_fitted")]
     lengths, rows = (512, *LENGTHS), []
     for mode in (True, False):
-        gains = [[1 / one[mode, "fitted", n, 16 / n]["sbm"]["ratio"] for one in found] for n in lengths]
-        cells = (f"{min(mine):.1f} to {max(mine):.1f}" for mine in gains)
+        ratios: dict[int, list[float]] = {n: [] for n in lengths}
+        for case in (x for one in machines("bench_fitted") for x in one["suites"]["fitted"]["found"]["cases"]):
+            if "n" in case["sweeps"] and case["is_training"] == mode and case["n"] in ratios:
+                ratios[case["n"]].append(case["results"]["sbm"]["ratio"])
+        cells = (f"{1 / max(mine):.1f} to {1 / min(mine):.1f}" for mine in ratios.values())
         rows.append(("training step" if mode else "inference", *cells))
     return grid(("tokens", *(f"{n:,}" for n in lengths)), rows)
 
@@ -509,11 +484,6 @@ ATTENTIONS = (
 def others_table() -> str:
     """All attentions side by side: their costs on ListOps, and what they reached here."""
     operations, memory = (load("costs")[name] for name in ("operations", "memory"))
-
-    def reached(study: str, trial: str, summary: Callable[..., float], form: str, metric: str = "accuracy") -> str:
-        found = [run["test"] for run in load(study)["runs"] if run["trial"] == trial]
-        return f"{summary((one | one.get('metrics', {}))[metric] for one in found):{form}}" if found else LEFT_OUT
-
     rows = []
     for title, cost, tokens, listops, words in ATTENTIONS:
         cells = [LEFT_OUT] * 2
@@ -521,8 +491,9 @@ def others_table() -> str:
             flops = [operations[name][0]["attention"]["n_flops"] for name in (cost.removesuffix("-fused"), "full")]
             peaks = [memory[name][0]["forward"] for name in (cost, "full-fused")]
             cells = [f"{flops[0] / flops[1]:.2f}", f"{peaks[0] / peaks[1]:.1f}"]
-        cells += [reached("figure4", tokens, median, ".3f"), reached("listops", listops, mean, ".3f")]
-        rows.append((title, *cells, reached("glue/mlm", words, mean, ".0f", "perplexity")))
+        found = reached("figure4", tokens)
+        cells += [f"{median(found):.3f}" if found else LEFT_OUT, _mean_of("listops", listops, scale=1, form=".3f")]
+        rows.append((title, *cells, _mean_of("glue/mlm", words, "perplexity", 1, ".0f")))
     return grid(("attention", "operations", "memory", "repeated tokens", "ListOps", "hidden words"), rows)
 
 

@@ -15,8 +15,7 @@ import torch
 from matplotlib.ticker import NullFormatter, PercentFormatter
 from rich.progress import track
 
-from results.measure.common import RESULTS, RUNS, run, write
-from sbmt.experiments.files import read_json, write_json
+from results.measure.common import RESULTS, RUNS, kept, run, write
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.sparsification.compare import compare, examples, fit_run, report
 from sbmt.experiments.sparsification.masks import n_keys
@@ -59,12 +58,10 @@ def measure(trained: Run, fine_tune_steps: int) -> dict[str, Any]:
     return {"shares": shares, "mean_keys": keys, **report(trained, levels, fine_tune_steps)}
 
 
-def kept(name: str, fine_tune_steps: int = 0) -> dict[str, Any]:
-    """What is measured of a network, or was in an earlier run of this script."""
-    path = RUNS / "attention-mass" / f"{name}{' tuned' if fine_tune_steps else ''}.json"
-    if not path.exists():
-        write_json(path, measure(load_run(RUNS / NETWORKS[name]), fine_tune_steps))
-    found = read_json(path)
+def report_on(name: str, fine_tune_steps: int = 0) -> dict[str, Any]:
+    """What is measured of a network."""
+    place = f"attention-mass/{name}{' tuned' if fine_tune_steps else ''}.json"
+    found: dict[str, Any] = kept(place, lambda: measure(load_run(RUNS / NETWORKS[name]), fine_tune_steps))
     del found["manifest"]
     return found
 
@@ -90,7 +87,8 @@ def main() -> None:
     """Measures, writes and draws."""
     found = {}
     for name in track(NETWORKS, "networks"):
-        found[name] = kept(name) | ({"tuned": kept(name, FINE_TUNE_STEPS)} if name in FINE_TUNED else {})
+        tuned = {"tuned": report_on(name, FINE_TUNE_STEPS)} if name in FINE_TUNED else {}
+        found[name] = report_on(name) | tuned
     write("attention_mass", {"networks": found})
     draw(found, RESULTS / "attention_mass.png")
 

@@ -11,22 +11,25 @@ from rich.progress import track
 
 from sbmt.command import run_command
 from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.studies.study import Study
-from sbmt.experiments.training.run import Run, load_run, manifest
+from sbmt.experiments.training.run import Run, load_run
 
 RESULTS = Path(__file__).resolve().parents[1]
 RUNS = RESULTS.parent / "runs"
 N_RESAMPLES = 1000
 
 
-def load(name: str) -> Any:
-    """The content of a result file."""
-    return read_json(RESULTS / f"{name}.json")
-
-
 def write(name: str, content: dict[str, Any], about: dict[str, Any] | None = None) -> None:
     """Writes a result file with its manifest."""
     write_json(RESULTS / f"{name}.json", content | {"manifest": about or manifest()})
+
+
+def kept(place: str, measure: Callable[[], Any]) -> Any:
+    """What is measured, or what an earlier run of the script measured and left at a place in ``runs/``."""
+    if not (RUNS / place).exists():
+        write_json(RUNS / place, measure())
+    return read_json(RUNS / place)
 
 
 def run(main: Callable[[], None], name: str) -> None:

@@ -5,7 +5,8 @@ What that file says of memory was measured at commit a9f0fe7 and stays in it, wi
 
 import tomllib
 
-from results.measure.common import RESULTS, load, run, write
+from results.lookup import load
+from results.measure.common import RESULTS, run, write
 from sbmt.experiments.costs import cost_report, cost_tables
 
 

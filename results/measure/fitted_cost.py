@@ -1,12 +1,11 @@
 """What a training step with a fitted mask costs, relative to full attention; writes ``results/fitted_cost.json``.
 
-``python results/measure/fitted_cost.py`` times steps from the trained weights of the studies ``fitted-64``,
-``fitted-256`` and ``fitted-1024``, which must have run before (``sbmt study fitted-64``), and draws
-``results/fitted.png`` from their results and its own. It takes a few minutes.
+It takes a few minutes, and times steps from the trained weights of the studies ``fitted-64``, ``fitted-256`` and
+``fitted-1024``, which must have run before. It draws ``results/fitted.png`` from their results and its own.
 
 From 1,024 tokens on it times the attention alone, forward and backward: that of ``fitted-1024`` on the queries, keys
-and values of one or several of its sequences, joined to a longer one. Rates are divided by how much longer it is, so
-that those of a query sum to the same; they fall on more keys, of which fewer are drawn twice.
+and values of several of its sequences, joined to a longer one. Rates are divided by how much longer it is, so that
+those of a query sum to the same; they fall on more keys, of which fewer are drawn twice.
 """
 
 from math import log
@@ -17,23 +16,18 @@ from matplotlib.ticker import NullFormatter
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from results.measure.common import RESULTS, RUNS, load, run, write
+from results.lookup import load, reached
+from results.measure.common import RESULTS, RUNS, run, write
 from results.measure.landing import step_of
-from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.training.run import load_run
 from sbmt.layers import SBMAttention
 
 LENGTHS, LONGER = (64, 256, 1024), (1024, 4096, 16384)
-TRIALS = {
-    "full": "full attention",
-    "reformer": "Reformer",
-    "fitted": "fitted",
-    "straight-through": "straight-through",
-    "random": "random, its density",
-    "window": "window, 9 tokens",
-}
+MARKERS = {"full": "s", "reformer": "o", "fitted": "v", "straight-through": "D", "random": "^", "window": "P"}
 PACE = Pace(seconds=8.0, least=7, most=61)
 
 
@@ -59,14 +53,12 @@ def measure_attention(length: int) -> dict[str, Any]:
     layer.train()
     drawn = layer(*tokens, generator=generator, return_edges=True).edges
 
-    def full(_: Any) -> None:
-        scaled_dot_product_attention(*tokens).sum().backward()
-
     def fitted(_: Any) -> None:
         out = layer(*tokens, generator=generator)
         (out.values.sum() + out.auxiliary_loss).backward()
 
-    times = race({"full": Entry(full), "fitted": Entry(fitted)}, PACE, reference="full", headline=("fitted",))
+    full = Entry(lambda _: scaled_dot_product_attention(*tokens).sum().backward())
+    times = race({"full": full, "fitted": Entry(fitted)}, PACE, reference="full", headline=("fitted",))
     return times | {"keys_per_query": drawn.n_edges / (length * layer.clusters.shape[0])}
 
 
@@ -75,11 +67,10 @@ def draw(cost: dict[str, dict[str, Any]]) -> None:
     with saved_figure(RESULTS / "fitted.png", 7.8, 6.4) as figure:
         *panels, last = figure.subplots(2, 2).ravel()
         for ax, length in zip(panels, LENGTHS, strict=True):
-            found = load(f"fitted-{length}")
-            for (trial, title), marker in zip(TRIALS.items(), "sovD^P", strict=True):
-                tests = [run["test"] for run in found["runs"] if run["trial"] == trial]
-                keys = [test["density"] * length for test in tests]
-                ax.plot(keys, [test["accuracy"] for test in tests], marker, markersize=9, alpha=0.8, label=title)
+            titles = load(f"fitted-{length}")["titles"]
+            for trial, marker in MARKERS.items():
+                keys, accuracies = (reached(f"fitted-{length}", trial, metric) for metric in ("edges", "accuracy"))
+                ax.plot(keys, accuracies, marker, markersize=9, alpha=0.8, label=titles.get(trial))
             ax.axvline(2 - 1 / length, color="0.4", linestyle=":", label="keys needed")  # a token and its equals
             ax.set(xscale="log", xlim=(0.7, 1500), ylim=(0.55, 1.03), title=f"{length:,} tokens")
             ax.set(xlabel="keys per query", ylabel="accuracy", xticks=(1, 10, 100, 1000))
@@ -91,9 +82,8 @@ def draw(cost: dict[str, dict[str, Any]]) -> None:
         last.axhline(1.0, color="C0")
         last.legend()
         last.set(xscale="log", yscale="log", xlabel="tokens", title="time of a step / full", xticks=(64, 1024, 16384))
-        last.xaxis.set_major_formatter("{x:,.0f}")
-        last.yaxis.set_major_formatter("{x:g}")
-        for axis in (last.xaxis, last.yaxis):
+        for axis, form in ((last.xaxis, "{x:,.0f}"), (last.yaxis, "{x:g}")):
+            axis.set_major_formatter(form)
             axis.set_minor_formatter(NullFormatter())
 
 

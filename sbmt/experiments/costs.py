@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import torch
 from torch import nn
 
 from sbmt.cost import count_operations, uncounted
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.tables import LEFT_OUT, Table
+from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.tasks import PAPER, LongRangeConfig
 from sbmt.layers.registry import ATTENTIONS, RESERVED
-from sbmt.models import DualEncoder, Encoder, SequenceClassifier
 
 DENSITIES = {"listops": 0.0115, "text": 0.1062, "retrieval": 0.0249, "image": 0.0133, "pathfinder": 0.0261}
 """Densities of the paper's models trained with λ = 1e-1 (Table 2), the models that its Table 3 describes."""
@@ -66,20 +65,15 @@ def paper_columns() -> tuple[Column, ...]:
     )
 
 
-def build_model(method: str, column: Column, **settings: Any) -> nn.Module:
+def model_of(method: str, column: Column, **settings: Any) -> nn.Module:
     """The model in eval mode and without gradients, with some settings or options of its attention changed."""
     given = {"length": column.n, "mask_density": column.density} | method_of(method)[1] | settings
     names = {field.name for field in fields(LongRangeConfig)}
     mine = {name: value for name, value in given.items() if name in names}
     options = tuple((name, value) for name, value in given.items() if name not in names)
     config = replace(PAPER[column.task], **mine, options=None, option_defaults=options)
-    sizes = {name: getattr(config, name) for name in ("d_model", "d_hidden", "n_heads", "n_layers", "attention")}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        encoder = Encoder(N_IDS, column.n, **sizes, **config.attention_arguments())
-        kind = DualEncoder if column.task == "retrieval" else SequenceClassifier
-        model = kind(encoder, N_LABELS, config.d_hidden)
-    return model.eval().requires_grad_(False)
+    info = {"vocab_size": N_IDS, "class_names": range(N_LABELS), "n_documents": 1 + (column.task == "retrieval")}
+    return build_model(config, info).eval().requires_grad_(False)
 
 
 def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_columns()) -> dict[str, Any]:
@@ -91,7 +85,7 @@ def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_c
 
 
 def _operations(method: str, column: Column) -> dict[str, Any]:
-    model = build_model(method, column)
+    model = model_of(method, column)
     if uncounted(model):
         return {"missing": "not counted"}
     count = count_operations(model, column.n, density=column.density)

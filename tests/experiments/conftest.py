@@ -1,5 +1,6 @@
 """Small prepared examples of every task, and settings of runs on them that take a second, on a CPU."""
 
+import jaxtyping
 import pytest
 
 from sbmt.experiments.data.corpus import corpus_source
@@ -16,6 +17,13 @@ from tests.experiments.training.tiny_language import (
     write_corpus,
     write_glue,
 )
+
+
+@pytest.fixture(autouse=True)
+def no_shape_checks_in_whole_runs(request, no_shape_checks_on_bad_input):
+    """They would take a third of the time; the tests of the library check the same functions."""
+    if request.path.parent.name in ("training", "studies", "cli"):
+        jaxtyping.config.update("jaxtyping_disable", True)
 
 
 @pytest.fixture(autouse=True)

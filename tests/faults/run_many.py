@@ -16,7 +16,7 @@ import torch
 import sbmt
 from sbmt import BlockModel, EdgeList, SbmtError, build_attention, edge_attention, sample_edges
 from sbmt.experiments.files import write_json
-from sbmt.experiments.training.run import manifest
+from sbmt.experiments.manifest import manifest
 
 SIZES = (1, 2, 3, 4, 5, 7)
 LENGTHS = (*SIZES * 5, 9, 66, 130)

@@ -4,7 +4,6 @@ import pytest
 from jinja2 import TemplateError
 
 from results import lookup
-from results.claims import files_of
 from results.lookup import NOT_YET, render
 
 
@@ -81,13 +80,6 @@ def test_what_the_files_lack_is_said_to_be_missing(expression):
 def test_a_mistake_in_an_expression_is_not_taken_for_a_missing_result(expression):
     with pytest.raises((TypeError, TemplateError)):
         render(f"{{{{ {expression} }}}}")
-
-
-def test_the_files_that_a_template_reads_are_known():
-    template = '{{ layer_density("listops", 2) }} of {{ statement("n^(1/n) misprinted") }}'
-    assert files_of(template) == ["listops", "theory"]
-    assert files_of("{{ value('landing') }}") == ["landing"]  # though it is missing
-    assert files_of("no number") == []
 
 
 @pytest.mark.parametrize(("verdict", "n"), [("ahead", 1), ("behind", 0), ("undecided", 1), ("all", 2)])

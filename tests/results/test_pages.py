@@ -1,21 +1,17 @@
 """No number in README.md or on the site's pages that the result files do not hold."""
 
 import re
-import subprocess
-import sys
 
 from results.lookup import NOT_YET, ROOT
-from results.write_tables import MARKED, renewed, stale_pages
+from results.write_tables import MARKED, main, renewed
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("[ah]*/*.md")]
 TEXTS = {page.name: page.read_text("utf-8") for page in PAGES}
 
 
-def test_pages_are_fresh():
-    assert [page.name for page in stale_pages()] == []
-    command = [sys.executable, str(ROOT / "results" / "write_tables.py"), "--check"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+def test_pages_are_fresh(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["write_tables.py", "--check"])
+    main()  # ends with the names of stale pages
 
 
 def test_a_changed_number_is_set_right():

@@ -3,7 +3,7 @@
 import copy
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,12 +16,13 @@ from sbmt.baselines.random_mask import RandomMaskAttention
 from sbmt.command import is_out_of_memory
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.benchmarks.cases import KINDS, MADE_UP, Case, Setting, build, fitted_setting
-from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, machine_manifest, race
-from sbmt.experiments.devices import usable_device
+from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
+from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.memory import peak_of
-from sbmt.experiments.progress import Track, untracked
 from sbmt.types import AttentionOutput
 
+Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=...) yields the same items
+DEVICES = {name: torch.device(name) for name in ("cpu", "cuda")}
 REFERENCE, OURS = "sdpa", "sbm"
 DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
 
@@ -148,7 +149,7 @@ def first_two(sweep: Sequence[Setting]) -> list[Setting]:
     return [setting for kind in KINDS for setting in [s for s in sweep if s.kind == kind][:2]]
 
 
-def run_suite(name: str, is_quick: bool, device: torch.device, track: Track = untracked) -> dict[str, Any]:
+def run_suite(name: str, is_quick: bool, device: torch.device, track: Track) -> dict[str, Any]:
     """Measures every setting of a suite, forward and as a training step: ``cases``, with a result per contestant.
 
     On a GPU, queries, keys and values are bfloat16, as under autocast.
@@ -177,7 +178,7 @@ def run_suites(
     is_quick: bool = False,
     threads: int | None = None,
     device: str = "cpu",
-    track: Track = untracked,
+    track: Track = lambda items, description: items,
     on_found: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> dict[str, Any]:
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
@@ -191,7 +192,9 @@ def run_suites(
     threads = before if threads is None else threads
     if not 1 <= threads <= 1024:
         raise SbmtError("1 to 1024 threads", threads, "use at most one per core")
-    usable = usable_device(device)
+    usable = choose("device", device, DEVICES)
+    if usable.type == "cuda" and not torch.cuda.is_available():
+        raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
     torch.set_num_threads(threads)
     try:
         result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "suites": {}}

@@ -1,20 +1,14 @@
 """Interleaved timing: contestants take turns, so that a slow moment of the machine affects all of them."""
 
 import gc
-import os
-import platform
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.benchmark import timer  # waits for a GPU before it reads the clock
 
 from sbmt.errors import choose
-from sbmt.experiments.training.run import manifest
 
 FEW_ROUNDS = 3  # rounds in which every contestant takes part, however slow it is
 
@@ -92,20 +86,3 @@ def summarise(seconds: list[float], reference: list[float]) -> Summary:
     names = ("low", "median", "high", "ratio_low", "ratio", "ratio_high")
     rounded = (float(f"{x:.4g}") for x in (*times, *ratios))  # the rest is noise
     return {"rounds": int(np.isfinite(taken).sum())} | dict(zip(names, rounded, strict=True))
-
-
-def machine_manifest(device: torch.device | None = None) -> dict[str, Any]:
-    """A run's manifest, the GPU if one is measured, and the processor, such as "AMD EPYC (family 26, model 2; AVX512)".
-
-    Names alone say little on virtual machines.
-    """
-    path = Path("/proc/cpuinfo")
-    text = path.read_text() if path.exists() else ""
-    found = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)", text, re.MULTILINE))
-    which = "family {cpu family}, model {model}; ".format(**found) if len(found) == 3 else ""
-    name = found.get("model name") or platform.processor() or "unknown"
-    about = manifest() | {"processor": f"{name} ({which}{torch.backends.cpu.get_cpu_capability()})"}
-    about["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "not set")
-    if device is not None and device.type == "cuda":
-        about |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda or "unknown"}
-    return about

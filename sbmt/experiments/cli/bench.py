@@ -8,8 +8,8 @@ import torch
 import typer
 
 from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars, publish, say
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.tables import Table
-from sbmt.experiments.training.run import manifest
 from sbmt.samplers import sample_edges
 
 DENSITY = 0.01

@@ -3,23 +3,15 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 
-import sbmt
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.terminal import progress_bars, publish, say
-from sbmt.experiments.files import LOCK, check_writable, write_bytes
+from sbmt.experiments.files import LOCK, check_writable
 from sbmt.experiments.locks import only_writer
-from sbmt.experiments.tables import Table
-from sbmt.experiments.training.run import load_run, manifest
-
-MOST_ASKED = 128
-"""Texts whose embeddings are compared, unless told otherwise; a quarter of all at most."""
-Bar = Callable[[str, int], Callable[..., None]]  # a new bar of that many steps, to be called after each
-Found = tuple[Callable[[Path], None], dict[str, Any], Table]  # what saves the network, the comparison, and its table
 
 
 @contextmanager
@@ -75,9 +67,13 @@ def sparsify(
             return lambda *_: progress.advance(task)
 
         if text is None:
-            save, result, table = _of_run(run, examples, steps, fine_tune, options, bar)
+            from sbmt.experiments.sparsification.compare import sparsify_run
+
+            save, result, table = sparsify_run(run, examples, steps, fine_tune, options, bar)
         else:
-            save, result, table = _of_encoder(run, text, length, examples, steps, options, bar)
+            from sbmt.experiments.sparsification.pretrained import sparsify_encoder
+
+            save, result, table = sparsify_encoder(run, text, length, examples, steps, options, bar)
     with only_writer(folder):
         _check_new(folder)
         save(folder)
@@ -88,61 +84,3 @@ def sparsify(
 def _check_new(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {LOCK}):
         raise SbmtError("a new or empty folder", folder, "choose another with --output")
-
-
-def _of_run(run: Path, examples: int | None, steps: int, fine_tune: int, options: dict[str, Any], bar: Bar) -> Found:
-    """A run with fitted masks, beside every other kind of mask."""
-    from sbmt.experiments.sparsification.compare import KINDS, compare, fit_run, n_compared, report, tuned_run
-
-    if (run / "tokenizer_config.json").exists():
-        raise SbmtError("--text FILE with a model of Transformers", "none", "give a file with one text per line")
-    full = load_run(run)
-    n_compared(full, examples)
-    sparse = fit_run(full, steps=steps, on_step=bar("fit", steps), **options)
-    tuned = tuned_run(full, sparse, fine_tune, bar("fine-tuning", fine_tune)) if fine_tune else sparse
-    compared = compare(full, sparse, None, examples, bar("masks of other kinds", len(KINDS)), fine_tune)
-    result = report(full, [compared], fine_tune)
-    rows = []
-    for kind in result["levels"][0]:
-        numbers = (f"{kind['density']:.3f}", f"{kind['attention_mass']:.3f}", f"{kind['error']:.2f}")
-        lost = f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}"
-        rows.append((kind["kind"], *numbers, f"{kind['effective_keys']:.1f}", f"{kind['accuracy']:.3f}", lost))
-    headings = ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost")
-    title = "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query"
-    note = f"Full attention: accuracy {full.test.accuracy:.4f}"
-    return tuned.save, result, Table("masks", title, headings, tuple(rows), (note,))
-
-
-def _of_encoder(
-    run: Path, text: Path, length: int, examples: int | None, steps: int, options: dict[str, Any], bar: Bar
-) -> Found:
-    """An encoder of Transformers with fitted masks, beside others; what saves it writes the table and a figure too."""
-    from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
-    from sbmt.experiments.sparsification import pretrained
-
-    texts = pretrained.read_texts(text)
-    n_asked = min(examples or MOST_ASKED, len(texts) // 4)
-    if n_asked < 2:
-        raise SbmtError("at least 2 texts to compare masks on", n_asked, "ask for more with --examples")
-    model, tokenizer = pretrained.load_encoder(run)
-    asked, others = (pretrained.tokenize(tokenizer, part, length) for part in (texts[:n_asked], texts[n_asked:]))
-    tuned_on, fitted_on = others[: pretrained.MEASURED_ON], others[pretrained.MEASURED_ON :]
-    torch.manual_seed(0)
-    sparse = sbmt.sparsify(model, **options)
-    sbmt.fit_block_models(sparse, fitted_on, steps=steps, n_measured=1, on_step=bar("fit", steps))
-    advance = bar("masks of other kinds", len(pretrained.OTHERS) + 1)
-    rows = pretrained.compare_encoder(model, sparse, tuned_on, asked, advance)
-    numbers = [(row["density"], row["attention_mass"], row["cosine"], row["cosine_error"]) for row in rows]
-    cells = [(f"{d:.1%}", f"{mass:.3f}", f"{c:.3f} ± {error:.3f}") for d, mass, c, error in numbers]
-    kinds = tuple((row["kind"], *cell) for row, cell in zip(rows, cells, strict=True))
-    title = f"Masks in all heads of {run.name}: cosine of {n_asked} embeddings to those of full attention"
-    table = Table("masks", title, ("masks", "pairs", "seen", "cosine"), kinds)
-
-    def save(folder: Path) -> None:
-        sparse.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        write_bytes(folder / "masks.md", f"{table.markdown()}\n".encode())
-        draw_encoder_masks({"": rows}, folder / "masks.png")
-
-    result = {"model": run.name, "texts": n_asked, "length": length, "steps": steps, "options": options, "kinds": rows}
-    return save, result | {"manifest": manifest()}, table

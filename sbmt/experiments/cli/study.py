@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sbmt.errors import choose
-from sbmt.experiments.cli.terminal import check_targets, print_table, publish, run_with_bar, say, study_table
+from sbmt.experiments.cli.terminal import check_targets, publish, run_with_bar, say, study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
@@ -18,8 +18,6 @@ from sbmt.experiments.training.generated import SIZES
 from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
-LONGER = 4096
-"""Tokens on which the demo's networks are timed."""
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
@@ -35,19 +33,15 @@ def demo(
     """Train full attention, SBM as published, a fitted mask and a random one of its density, and compare them.
 
     The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An interrupted demo
-    is resumed. At the end, full attention and the fitted mask are timed on 4,096 tokens.
+    is resumed.
     """
-    from sbmt.experiments.benchmarks.longer import longer_table, on_longer_inputs
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
     runs, result = _run(chosen, output, workers)
-    length = chosen.config.length
-    say(f"Always guessing the commoner label is right for {majority_accuracy(length):.3f} of the tokens.")
+    say(f"Always guessing the commoner label is right for {majority_accuracy(chosen.config.length):.3f} of the tokens.")
     models = {name: run.model for name, run in reversed(runs)}  # of the first seed
-    timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, length, "full")
-    print_table(longer_table(timed, result["titles"], LONGER))
     published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
@@ -97,7 +91,7 @@ def glue(
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
-    """Pre-train several attentions, fine-tune each on the four tasks, and print the paper's Table 4 beside them.
+    """Pre-train several attentions and fine-tune each on four tasks of GLUE, as in the paper's Table 4.
 
     Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
@@ -106,8 +100,7 @@ def glue(
     run = partial(run_with_bar, n_workers=workers)
     names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
     results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
-    tables = language.mlm_table(results["mlm"]), language.glue_accuracy_table(results), language.glue_f1_table(results)
-    publish(results, tables, output / "result.json", json)
+    publish(results, map(study_table, results.values()), output / "result.json", json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 

@@ -13,7 +13,7 @@ import typer
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.cli.terminal import numbers_of, print_scores, progress_bars, say
 from sbmt.experiments.data.glue import GLUE
-from sbmt.experiments.training import causal, generated, tasks
+from sbmt.experiments.training import generated, tasks
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, is_first_process
 from sbmt.experiments.training.run import Step, read_config
@@ -37,8 +37,8 @@ def make_train_app() -> typer.Typer:
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
     _add(app, "repeated-tokens", generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
     _add(app, generated.RECALL, generated.RecallConfig, generated.RecallConfig().override, RECALL, "length")
-    _add(app, "multi-query", causal.MultiQueryConfig, causal.MultiQueryConfig().override, MULTI_QUERY)
-    _add(app, causal.LANGUAGE, causal.LanguageModelConfig, causal.LanguageModelConfig().override, LANGUAGE)
+    _add(app, "multi-query", generated.MultiQueryConfig, generated.MultiQueryConfig().override, MULTI_QUERY)
+    _add(app, tasks.LANGUAGE, tasks.LanguageModelConfig, tasks.LanguageModelConfig().override, LANGUAGE)
     for task, paper in tasks.PAPER.items():
         make = partial(_reducible, paper, tasks.REDUCED[task])
         _add(app, task, type(paper), make, tasks.TASK_TITLES[task] + REDUCIBLE + task)

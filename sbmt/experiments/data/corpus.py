@@ -168,8 +168,27 @@ def make_masked_batch(
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
     inputs, selected = select_and_mask(tokens, is_real, tokenizer, rng)
+    return _part_of(inputs, is_real, tokens, selected, part)
+
+
+def next_tokens(blocks: Blocks, examples: NDArray[np.int64], part: slice) -> Batch:
+    """A part of a batch of blocks, whose labels are the tokens that follow, row by row."""
+    tokens, is_real = blocks.rows(examples)
+    is_followed = np.zeros_like(is_real)
+    is_followed[:, :-1] = is_real[:, 1:]
+    return _part_of(tokens, is_real, np.roll(tokens, -1, 1), is_followed, part)
+
+
+def _part_of(
+    inputs: NDArray[np.int64],
+    is_real: NDArray[np.bool_],
+    labels: NDArray[np.int64],
+    selected: NDArray[np.bool_],
+    part: slice,
+) -> Batch:
+    """Some rows of a batch, with the labels of their selected tokens and the share of all labels that they hold."""
     here = selected[part]
     n_here, n_all = int(here.sum()), int(selected.sum())
-    weight = n_here * len(examples) / (len(here) * n_all) if n_here else 0.0
-    given, real, labels, asked = map(torch.from_numpy, (inputs[part], is_real[part], tokens[part][here], here))
-    return Batch(given, real, labels, selected=asked, weight=weight)
+    weight = n_here * len(selected) / (len(here) * n_all) if n_here else 0.0
+    given, real, wanted, asked = map(torch.from_numpy, (inputs[part], is_real[part], labels[part][here], here))
+    return Batch(given, real, wanted, selected=asked, weight=weight)

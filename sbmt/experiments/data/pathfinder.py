@@ -7,12 +7,13 @@ settings of Long Range Arena. Here a disc has open space around it, so that it i
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
-from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, shuffled
+from sbmt.experiments.data.source import Examples, Source, tenths
 
 Ints = NDArray[np.int64]
 
@@ -305,14 +306,10 @@ def pathfinder_source(
             extras = {"marker_distance": images.marker_distances}
             yield "", Examples(images.pixels.ravel(), np.full((n, 1), settings.size**2), images.labels, extras)
 
-    def arrange(pool: Pool) -> Arrangement:
-        """Eight tenths for train, one tenth for dev, and the rest for test."""
-        order, n = shuffled(len(pool.labels), seed), len(pool.labels)
-        train, dev, test = np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10])
-        return {"train": train, "dev": dev, "test": test}
-
     fixed = {"padding": PADDING, "paddle_margin": MARGIN, "paddle_length": LENGTH, "paddle_thickness": THICKNESS}
     fixed |= {"marker_radius": RADIUS, "continuity": 1.0, "antialias": ANTIALIAS, "paddle_contrast": CONTRAST}
     sizes = {"n_images": n_images, "shard_size": SHARD_SIZE, "draws": "PCG64(SeedSequence([seed, shard]))"}
     recorded = {"images": asdict(settings) | fixed} | sizes | {"seed": seed}
-    return Source(name, "pathfinder", "generated", ("apart", "connected"), 256, 0, recorded, parts, arrange)
+    return Source(
+        name, "pathfinder", "generated", ("apart", "connected"), 256, 0, recorded, parts, partial(tenths, seed=seed)
+    )

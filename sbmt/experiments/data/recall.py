@@ -1,4 +1,4 @@
-"""Associative recall: which value was stored with this key?"""
+"""Associative recall: which value was stored with this key? And with many queries: which followed it before?"""
 
 import torch
 from jaxtyping import Int
@@ -7,6 +7,7 @@ from torch import Tensor
 from sbmt.errors import SbmtError, check_sizes
 
 NO_ANSWER = -1  # where nothing is asked
+POWER = 0.01  # of the distance to the query in sequences of many: small, so that most queries come soon
 
 
 def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
@@ -57,3 +58,42 @@ def sample_recall(
     answers = torch.cat([torch.full_like(values, NO_ANSWER), values[:, asked]], 1)
     order = places.argsort(1)
     return tokens.gather(1, order[..., None].expand_as(tokens)), answers.gather(1, order)
+
+
+def check_multi_query(length: int, n_pairs: int, vocab_size: int) -> None:
+    """Raises SbmtError unless sequences of these numbers exist, see :func:`sample_multi_query`."""
+    check_sizes(length=length, n_pairs=n_pairs, vocab_size=vocab_size)
+    if length < 4 * n_pairs:
+        raise SbmtError(f"length must be at least 4 · n_pairs = {4 * n_pairs}, got {length}: store fewer pairs")
+    if vocab_size // 2 <= n_pairs:
+        raise SbmtError(f"vocab_size must be above 2 · n_pairs = {2 * n_pairs}, got {vocab_size}: use more symbols")
+
+
+def sample_multi_query(
+    batch_size: int, length: int, n_pairs: int, vocab_size: int = 8192, *, generator: torch.Generator | None = None
+) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n"]]:
+    """Draws sequences that start with pairs of a key and a value, and ask for each key once more at a later place.
+
+    Keys are distinct symbols of the first half of the vocabulary, values distinct ones of the second. Of the places
+    that come after all pairs, every second may hold a query, and the t-th of them does with a probability that falls
+    as t^(POWER − 1). All others hold random symbols.
+
+    Returns tokens, and at each query the value to answer with, ``NO_ANSWER`` elsewhere.
+
+    Source: Arora et al., "Zoology" (2023), section 3.2 and appendix, with their settings of the vocabulary and power.
+    """
+    check_multi_query(length, n_pairs, vocab_size)
+    check_sizes(batch_size=batch_size)
+    n_keys, n_places, asked = vocab_size // 2, (length - 2 * n_pairs) // 2, 2 * n_pairs
+    sizes = [n_keys, vocab_size - n_keys, n_places, length]  # all in one draw, so that a batch holds single sequences
+    uniform = torch.rand(batch_size, sum(sizes), dtype=torch.float64, generator=generator).split(sizes, 1)
+    keys = uniform[0].topk(n_pairs).indices
+    values = n_keys + uniform[1].topk(n_pairs).indices
+    log_share = (POWER - 1) * torch.arange(1, n_places + 1, dtype=torch.float64).log()
+    gumbel = -(-uniform[2].clamp(min=1e-300).log()).log()
+    places = asked + 2 * (log_share + gumbel).topk(n_pairs).indices  # without replacement
+
+    tokens = (uniform[3] * vocab_size).long()
+    tokens[:, 0:asked:2], tokens[:, 1:asked:2] = keys, values
+    answers = torch.full_like(tokens, NO_ANSWER)
+    return tokens.scatter(1, places, keys), answers.scatter(1, places, values)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops import DIGITS, TOKENS, VOCAB_SIZE, evaluate_expression
 from sbmt.experiments.data.locate import find_files, missing, read_text, sha256_of
-from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, by_part, shuffled
+from sbmt.experiments.data.source import Examples, Source, tenths
 from sbmt.experiments.files import read_file
 
 ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
@@ -36,7 +37,7 @@ def listops_files(folder: Path) -> Source:
         return ((split, _expressions(found[file])) for split, file in LISTOPS.items())
 
     settings = {"sha256": {name: sha256_of(path) for name, path in found.items()}, "tokens": list(TOKENS)}
-    return Source("listops", "listops", "official", DIGITS, VOCAB_SIZE, 0, settings, parts, by_part)
+    return Source("listops", "listops", "official", DIGITS, VOCAB_SIZE, 0, settings, parts)
 
 
 def _expressions(path: Path) -> Examples:
@@ -76,13 +77,11 @@ def pathfinder_files(folder: Path) -> Source:
             labels = np.array([is_connected for _, is_connected in kept], np.int64)
             yield "", Examples(symbols, np.full((len(kept), 1), 32 * 32), labels)
 
-    def arrange(pool: Pool) -> Arrangement:
-        order, n = shuffled(len(pool.labels), 0), len(pool.labels)
-        return dict(zip(("train", "dev", "test"), np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10]), strict=True))
-
     digest = hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
     settings = {"difficulty": place.name, "size": 32, "metadata": {"n_files": len(files), "sha256": digest}}
-    return Source("pathfinder", "pathfinder", "official", ("apart", "connected"), 256, 0, settings, parts, arrange)
+    return Source(
+        "pathfinder", "pathfinder", "official", ("apart", "connected"), 256, 0, settings, parts, partial(tenths, seed=0)
+    )
 
 
 def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:

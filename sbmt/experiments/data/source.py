@@ -153,6 +153,12 @@ class Source:
             raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "0 or 1")
 
 
+def tenths(pool: Pool, seed: int) -> Arrangement:
+    """Of all examples, shuffled, eight tenths for train, one for dev and the rest for test."""
+    order, n = shuffled(len(pool.labels), seed), len(pool.labels)
+    return dict(zip(SPLITS, np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10]), strict=True))
+
+
 def shuffled(n: int, seed: int) -> NDArray[np.int64]:
     """A permutation of ``range(n)`` that depends only on n and the seed."""
     return np.random.Generator(np.random.PCG64(seed)).permutation(n)

@@ -7,31 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from sbmt.errors import SbmtError, is_integer, printable
 from sbmt.experiments.data.source import Symbols, SymbolType, check_numbers
 from sbmt.experiments.files import read_file, write_bytes
-
-if TYPE_CHECKING:
-    import tokenizers
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's names
 LEAST_TOKENS, MOST_TOKENS = len(SPECIALS) + 256, 1 << 24  # of a vocabulary; RoBERTa's has 50,265
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 _DO = "use a tokenizer.json in RoBERTa's format, or train one"
 _PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
-
-
-def _package() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise SbmtError("the package tokenizers", "none", "install it: pip install tokenizers") from error
-    return tokenizers
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer":
@@ -43,11 +34,10 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
     if not is_integer(vocab_size) or not LEAST_TOKENS <= vocab_size <= MOST_TOKENS:
         expected = f"vocab_size ≥ {LEAST_TOKENS}, special tokens and bytes, and at most {MOST_TOKENS}"
         raise SbmtError(expected, vocab_size, "give another size")
-    package = _package()
-    tokenizer = package.Tokenizer(package.models.BPE())
-    tokenizer.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = package.decoders.ByteLevel()
-    trainer = package.trainers.BpeTrainer(
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(_BYTE_OF),
@@ -92,19 +82,18 @@ class Tokenizer:
 
     @cached_property
     def _library(self) -> "tokenizers.Tokenizer":
-        package = _package()
         try:
             content = json.loads(self.json)
             if content.get("normalizer") or content["model"].get("continuing_subword_prefix"):
                 raise ValueError("it changes the text")  # and some normalisers print a panic before they fail
-            library: tokenizers.Tokenizer = package.Tokenizer.from_str(self.json)
+            library = tokenizers.Tokenizer.from_str(self.json)
         except BaseException as error:  # a panic of its Rust code derives from BaseException
             raise SbmtError("the JSON of a tokeniser", f"damage ({str(error)[:200]})", _DO) from error
         library.no_truncation()
         library.no_padding()
         library.encode_special_tokens = True  # as text: "<s>" in a review is three characters
         end, start = ((name, library.token_to_id(name) or 0) for name in ("</s>", "<s>"))
-        library.post_processor = package.processors.RobertaProcessing(end, start)
+        library.post_processor = processors.RobertaProcessing(end, start)
         return library
 
     @cached_property

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,12 +13,14 @@ from torch import nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.sparsification.masks import CONTROLS
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate, inputs
-from sbmt.experiments.training.run import Run, manifest
+from sbmt.experiments.training.run import Run, load_run
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers, sparsify
 from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_models, measure_masks, seen_heads
 
@@ -28,6 +31,8 @@ FITTED = "fitted"
 KINDS = FITTED, *CONTROLS
 
 OnStep = Callable[[int, float], None]
+Bar = Callable[[str, int], Callable[..., None]]  # begins a bar of that many steps; its result is called after each
+Found = tuple[Callable[[Path], None], dict[str, Any], Table]  # what saves the network, the comparison, and its table
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,3 +218,26 @@ def _summary(compared: Compared, full: Evaluation) -> dict[str, Any]:
 
 def _score(run: Run, model: nn.Module, n_examples: int | None) -> Evaluation:
     return evaluate(replace(run, model=model), n_examples)
+
+
+def sparsify_run(
+    run: Path, n_examples: int | None, steps: int, fine_tune_steps: int, options: dict[str, Any], bar: Bar
+) -> Found:
+    """A run with fitted masks, beside every other kind of mask."""
+    if (run / "tokenizer_config.json").exists():
+        raise SbmtError("--text FILE with a model of Transformers", "none", "give a file with one text per line")
+    full = load_run(run)
+    n_compared(full, n_examples)
+    sparse = fit_run(full, steps=steps, on_step=bar("fit", steps), **options)
+    tuned = tuned_run(full, sparse, fine_tune_steps, bar("fine-tuning", fine_tune_steps)) if fine_tune_steps else sparse
+    compared = compare(full, sparse, None, n_examples, bar("masks of other kinds", len(KINDS)), fine_tune_steps)
+    result = report(full, [compared], fine_tune_steps)
+    rows = []
+    for kind in result["levels"][0]:
+        numbers = (f"{kind['density']:.3f}", f"{kind['attention_mass']:.3f}", f"{kind['error']:.2f}")
+        lost = f"{kind['lost']:+.3f} ± {kind['lost_error']:.3f}"
+        rows.append((kind["kind"], *numbers, f"{kind['effective_keys']:.1f}", f"{kind['accuracy']:.3f}", lost))
+    headings = ("masks", "pairs", "seen", "error", "keys", "accuracy", "lost")
+    title = "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query"
+    note = f"Full attention: accuracy {full.test.accuracy:.4f}"
+    return tuned.save, result, Table("masks", title, headings, tuple(rows), (note,))

@@ -10,10 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.files import read_file
+from sbmt.experiments.files import read_file, write_bytes
+from sbmt.experiments.manifest import manifest
+from sbmt.experiments.sparsification.compare import Bar, Found
 from sbmt.experiments.sparsification.masks import CONTROLS, window_and_ends
-from sbmt.sparsification.convert import fitted_layers
-from sbmt.sparsification.fit import measure_masks, seen_heads
+from sbmt.experiments.tables import Table
+from sbmt.sparsification.convert import fitted_layers, sparsify
+from sbmt.sparsification.fit import fit_block_models, measure_masks, seen_heads
 from sbmt.sparsification.huggingface import attention_modules
 
 FULL, FITTED = "full attention", "fitted"
@@ -23,7 +26,8 @@ OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}
 """What fitted masks are compared with. The last two know the attention, so that they save nothing."""
 BATCH, LENGTH = 8, 256
 MEASURED_ON = 2  # batches that other masks are tuned on, and that all masks are measured on
-LEAST_TEXTS = 64
+LEAST_TEXTS, MOST_ASKED = 64, 128
+"""Texts in all, and those whose embeddings are compared unless told otherwise, a quarter of all at most."""
 
 Batch = dict[str, Tensor]
 """What an encoder is called with."""
@@ -126,3 +130,37 @@ def compare_encoder(
         error = float(cosine.std() / len(cosine) ** 0.5)
         rows.append({"kind": name, **seen, "cosine": float(cosine.mean()), "cosine_error": error})
     return rows
+
+
+def sparsify_encoder(
+    run: Path, text: Path, length: int, examples: int | None, steps: int, options: dict[str, Any], bar: Bar
+) -> Found:
+    """An encoder of Transformers with fitted masks, beside others; what saves it writes the table and a figure too."""
+    from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
+
+    texts = read_texts(text)
+    n_asked = min(examples or MOST_ASKED, len(texts) // 4)
+    if n_asked < 2:
+        raise SbmtError("at least 2 texts to compare masks on", n_asked, "ask for more with --examples")
+    model, tokenizer = load_encoder(run)
+    asked, others = (tokenize(tokenizer, part, length) for part in (texts[:n_asked], texts[n_asked:]))
+    tuned_on, fitted_on = others[:MEASURED_ON], others[MEASURED_ON:]
+    torch.manual_seed(0)
+    sparse = sparsify(model, **options)
+    fit_block_models(sparse, fitted_on, steps=steps, n_measured=1, on_step=bar("fit", steps))
+    advance = bar("masks of other kinds", len(OTHERS) + 1)
+    rows = compare_encoder(model, sparse, tuned_on, asked, advance)
+    numbers = [(row["density"], row["attention_mass"], row["cosine"], row["cosine_error"]) for row in rows]
+    cells = [(f"{d:.1%}", f"{mass:.3f}", f"{c:.3f} ± {error:.3f}") for d, mass, c, error in numbers]
+    kinds = tuple((row["kind"], *cell) for row, cell in zip(rows, cells, strict=True))
+    title = f"Masks in all heads of {run.name}: cosine of {n_asked} embeddings to those of full attention"
+    table = Table("masks", title, ("masks", "pairs", "seen", "cosine"), kinds)
+
+    def save(folder: Path) -> None:
+        sparse.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        write_bytes(folder / "masks.md", f"{table.markdown()}\n".encode())
+        draw_encoder_masks({"": rows}, folder / "masks.png")
+
+    result = {"model": run.name, "texts": n_asked, "length": length, "steps": steps, "options": options, "kinds": rows}
+    return save, result | {"manifest": manifest()}, table

@@ -1,16 +1,13 @@
-"""Pre-training and fine-tuning of several attentions, and their tables in the layout of the paper's Table 4."""
+"""Pre-training and fine-tuning of several attentions, as in the paper's Table 4."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.studies.study import Study, Trial, run_study, summary
-from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training import tasks as settings_of
 from sbmt.experiments.training.run import TOKENIZER, Run
 from sbmt.experiments.training.tasks import GLUE_TASKS, PAPER_MLM, REDUCED_MLM
@@ -96,67 +93,3 @@ def run_language_studies(
     options: dict[str, Any] = {"n_seeds": n_seeds, "is_reduced": is_reduced}
     studies = [pretraining, *(fine_tuning_study(task, pretraining, folder / "mlm", **options) for task in tasks)]
     return {study.name: summary(study, run(study, folder / study.name)) for study in studies}
-
-
-def mlm_table(result: dict[str, Any]) -> Table:
-    """Loss, perplexity, accuracy and density of every masked language model on test blocks."""
-    rows = []
-    for trial, title in result["titles"].items():
-        for run in _runs(result, trial):
-            test = run["test"]
-            reached = test["metrics"]["perplexity"]  # None in a file where it is infinite
-            numbers = f"{test['loss']:.3f}", f"{reached or inf:.1f}", f"{100 * test['accuracy']:.1f}"
-            which = f", seed {run['config']['seed']}" if run["config"]["seed"] else ""
-            rows.append((title + which, *numbers, f"{100 * test['density']:.1f}", f"{run['seconds']:,.0f}"))
-    run = result["runs"][0]
-    alone = run["frequencies"]
-    numbers = LEFT_OUT, f"{alone['perplexity']:.1f}", f"{100 * alone['accuracy']:.1f}"
-    rows.append(("frequencies of tokens alone", *numbers, LEFT_OUT, LEFT_OUT))
-    title = f"Guessing hidden tokens: {run['n_test']:,} test blocks, {run['config']['steps']:,} steps"
-    headings = ("attention", "loss", "perplexity", "accuracy, %", "density, %", "seconds")
-    return Table("glue-mlm", title, headings, tuple(rows))
-
-
-def glue_accuracy_table(results: Results) -> Table:
-    """Accuracy in percent, mean ± deviation over seeds, and density; and always answering the commonest label."""
-    title = "Accuracy in %, mean ± deviation over seeds (density in %, if less than 100)"
-    return _task_table("glue-accuracy", title, results, lambda run: (run["test"]["accuracy"], run["chance"]))
-
-
-def glue_f1_table(results: Results) -> Table:
-    """The paper's Table 4, with the F1 of the pipeline that it uses: ours above, the paper's below."""
-    title = "The pipeline's F1 in %, mean ± deviation over seeds (density), in the layout of the paper's Table 4"
-
-    def scores(run: dict[str, Any]) -> tuple[float, float]:
-        return run["test"]["metrics"]["pipeline_f1"], run["chance_metrics"]["pipeline_f1"]
-
-    ours = _task_table("glue-f1", title, results, scores)
-    places = [place for place, task in enumerate(GLUE_TASKS) if task in results]
-    paper = [(f"paper: {title}", *(f"{row[place]:.1f}" for place in places)) for title, row in TABLE_4.items()]
-    notes = ("The paper's rows are of models pre-trained on far more text: they are there for the layout, not to beat",)
-    return replace(ours, rows=(*ours.rows, *paper), notes=notes)
-
-
-def _task_table(
-    name: str, title: str, results: Results, numbers: Callable[[dict[str, Any]], tuple[float, float]]
-) -> Table:
-    """A row per trial, a column per task, of two numbers in [0, 1] of a run: its own, and the commonest label's."""
-    tasks = [task for task in GLUE_TASKS if task in results]
-    titles = {trial: shown for task in tasks for trial, shown in results[task]["titles"].items()}
-
-    def cell(runs: list[dict[str, Any]]) -> str:
-        if not runs:
-            return LEFT_OUT
-        values = [100 * numbers(run)[0] for run in runs]
-        density = 100 * mean(run["test"]["density"] for run in runs)
-        spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
-        return f"{mean(values):.1f}{spread}" + (f" ({density:.1f})" if density < 100 else "")
-
-    rows = [(shown, *(cell(_runs(results[task], trial)) for task in tasks)) for trial, shown in titles.items()]
-    constant = (f"{100 * numbers(results[task]['runs'][0])[1]:.1f}" for task in tasks)
-    rows.append(("always the commonest label", *constant))
-    return Table(name, title, ("attention", *(GLUE[task].folder for task in tasks)), tuple(rows))
-
-
-def _runs(result: dict[str, Any], trial: str) -> list[dict[str, Any]]:
-    return [run for run in result["runs"] if run["trial"] == trial]

@@ -18,9 +18,10 @@ import torch
 from sbmt.errors import SbmtError, check_sizes, choose, is_integer
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, has_kept
-from sbmt.experiments.training.run import Run, Step, load_run, manifest, read_config
+from sbmt.experiments.training.run import Run, Step, load_run, read_config
 from sbmt.registration import load_plugins
 
 MOST_SEEDS = 10_000

@@ -1,12 +1,11 @@
 """Training: configurations of every task, one function that trains them all, and runs on disk."""
 
-from sbmt.experiments.training.causal import LanguageModelConfig, MultiQueryConfig
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.generated import SIZES, RecallConfig, RepeatedTokensConfig
+from sbmt.experiments.training.generated import SIZES, MultiQueryConfig, RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, SHIPPED_FITTED, Run, Scores, Step, load_run
-from sbmt.experiments.training.tasks import GlueConfig, LongRangeConfig, MlmConfig
+from sbmt.experiments.training.tasks import GlueConfig, LanguageModelConfig, LongRangeConfig, MlmConfig
 
 __all__ = ["SHIPPED", "SHIPPED_FITTED", "SIZES", "Evaluation", "Run", "Scores", "Step"]
 __all__ += ["GlueConfig", "LanguageModelConfig", "LongRangeConfig", "MlmConfig"]

@@ -27,6 +27,8 @@ Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99  # of Adam, for block models that have a learning rate of their own
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
 UNSAVED = "option_defaults"
+CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}
+"""Defaults of causal language models."""
 MOST = 1 << 31  # steps, sizes and numbers of things are less
 MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
@@ -35,24 +37,21 @@ CONFIGS: dict[str, type["TrainingConfig"]] = {}
 """The configuration of every task; a class that says its ``tasks`` is entered when it is defined."""
 
 
-def family_defaults(**values: Any) -> Any:
-    """A field: where a family of runs starts the options of these names, whichever attention has them."""
-    help_ = "where options of these names start, whichever attention has them; not saved"
-    return field(default=tuple(values.items()), compare=False, repr=False, metadata={"help": help_})
-
-
 @dataclass(frozen=True)
 class TrainingConfig(ABC):
     """Everything that decides a run, apart from data, versions and hardware.
 
     The fields are the settings that a user chooses; the command line offers each of them, and every option of the
     attention, by name. Options may be given as a mapping of those that differ from the defaults. The methods are what
-    the task decides; a new task is a subclass of ``GeneratedConfig`` or ``PreparedConfig``.
+    the task decides; a new task is a subclass of ``GeneratedConfig`` or ``PreparedConfig``. Keywords of its class
+    statement are ``tasks``, the names that the task may have, and defaults that differ from those inherited.
     """
 
     attention: str = option("sbm", "name of the attention", ATTENTIONS)
     options: Any = field(default=None, metadata={"help": "the attention's own options; None: its defaults"})
-    option_defaults: tuple[tuple[str, Any], ...] = family_defaults()
+    option_defaults: tuple[tuple[str, Any], ...] = field(
+        default=(), compare=False, repr=False, metadata={"help": "where options of any attention start; not saved"}
+    )
     positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
@@ -74,15 +73,23 @@ class TrainingConfig(ABC):
     accumulate: int = option(1, "parts that a batch is computed in, to save memory")
     precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
-    tasks: ClassVar[tuple[str, ...]] = ()  # the names that the task may have
+    tasks: ClassVar[tuple[str, ...]] = ()
     is_generated: ClassVar[bool] = False  # drawn one after the other from a generator, without a dev split, on a CPU
     is_image: ClassVar[bool] = False  # whether tokens are pixels
     best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides on the weights kept
     evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
     checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev where it is there
 
-    def __init_subclass__(cls) -> None:
-        CONFIGS.update(dict.fromkeys(vars(cls).get("tasks", ()), cls))
+    def __init_subclass__(cls, tasks: tuple[str, ...] = (), **defaults: Any) -> None:
+        CONFIGS.update(dict.fromkeys(tasks, cls))
+        if tasks:
+            cls.tasks, defaults["task"] = tasks, tasks[0]
+        for f in fields(cls):
+            if f.name in defaults:
+                cls.__annotations__[f.name] = f.type
+                start = field(default=defaults.pop(f.name), compare=f.compare, repr=f.repr, metadata=f.metadata)
+                setattr(cls, f.name, start)
+        super().__init_subclass__(**defaults)  # which refuses those that are left
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())

@@ -1,4 +1,4 @@
-"""Tasks whose sequences are generated: repeated tokens and associative recall."""
+"""Tasks whose sequences are generated: repeated tokens, associative recall with one query or many."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,28 +7,33 @@ import torch
 from torch import nn
 
 from sbmt.experiments.data.batches import Batch, batch_of_tokens
-from sbmt.experiments.data.recall import NO_ANSWER, check_recall, sample_recall
+from sbmt.experiments.data.recall import (
+    NO_ANSWER,
+    check_multi_query,
+    check_recall,
+    sample_multi_query,
+    sample_recall,
+)
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.training.config import TrainingConfig
+from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import Feed, Sequences, TaskData
-from sbmt.models import TokenTagger
-from sbmt.models.encoder import Positions
+from sbmt.models import CausalLM, TokenTagger
 from sbmt.registration import option
 
-REPEATED_TOKENS, RECALL = "repeated_tokens", "recall"
+REPEATED_TOKENS, RECALL, MULTI_QUERY = "repeated_tokens", "recall", "multi_query"
 TEST_SEED = 1_000_003
 """Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
 
 
 @dataclass(frozen=True)
-class GeneratedConfig(TrainingConfig):
+class GeneratedConfig(TrainingConfig, positions="none"):
     """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for.
 
-    A task defines ``make_model`` and ``sample``, which draws n sequences, the same at once as one after the other.
+    A task defines ``make_model`` and ``sample``, which draws n sequences, the same at once as one after the other. By
+    default there are no positions, on which no label depends.
     """
 
-    positions: Positions = option("none", "positions of tokens: learned, rotary or none; no label depends on them")
     cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
     test_sequences: int = option(1024, "sequences of the final evaluation")
 
@@ -49,13 +54,10 @@ class GeneratedConfig(TrainingConfig):
 
 
 @dataclass(frozen=True)
-class RepeatedTokensConfig(GeneratedConfig):
+class RepeatedTokensConfig(GeneratedConfig, tasks=(REPEATED_TOKENS,)):
     """A run on repeated tokens; by default the demo's."""
 
-    task: str = option(REPEATED_TOKENS, "always repeated_tokens")
     fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
-
-    tasks = (REPEATED_TOKENS,)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of every token."""
@@ -81,21 +83,15 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class RecallConfig(GeneratedConfig):
+class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model=64, d_hidden=64):
     """A run on associative recall; the length is the number of pairs, queries and distractors, whatever is given."""
 
-    task: str = option(RECALL, "always recall")
     n_pairs: int = option(16, "items, a key and a value each, that are asked for")
     n_queries: int = option(16, "keys that ask for their value")
     n_distractors: int = option(32, "items that are not asked for")
     n_keys: int = option(128, "keys to draw from")
     n_values: int = option(32, "values to draw from")
     permutation: bool = option(False, "ask for each key by the next one")
-    learning_rate: float = option(3e-3, "Adam's learning rate")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(64, "width inside the MLPs")
-
-    tasks = (RECALL,)
 
     def __post_init__(self) -> None:
         check_recall(*self._sizes)
@@ -121,3 +117,25 @@ class RecallConfig(GeneratedConfig):
     def evaluation_batch(self) -> int:  # type: ignore[override]
         """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
         return max(1, 4096 // self.length)
+
+
+@dataclass(frozen=True)
+class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
+    """A run on multi-query associative recall; embeddings, which also make the logits, start small."""
+
+    n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
+    vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")
+
+    def __post_init__(self) -> None:
+        check_multi_query(self.length, self.n_pairs, self.vocab_size)
+        super().__post_init__()
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A causal language model."""
+        return CausalLM(self.make_encoder(self.vocab_size, None))
+
+    def sample(self, n: int, generator: torch.Generator) -> Batch:
+        """Draws sequences; every query has a label."""
+        tokens, answers = sample_multi_query(n, self.length, self.n_pairs, self.vocab_size, generator=generator)
+        is_query = answers != NO_ANSWER
+        return Batch(tokens, torch.ones_like(is_query), answers[is_query], selected=is_query)

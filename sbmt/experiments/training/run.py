@@ -3,23 +3,17 @@
 import csv
 import hashlib
 import io
-import os
-import platform
-import shlex
-import sys
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-import sbmt
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments import files
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import CHECKSUM, check_form, read_json, write_json
+from sbmt.experiments.manifest import manifest
 from sbmt.experiments.training.config import CONFIGS, TrainingConfig, build_model
 
 POINTS = 50  # of a curve in a summary
@@ -181,17 +175,3 @@ def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
     for row in rows:
         writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
     return table.getvalue().encode()
-
-
-def manifest() -> dict[str, Any]:
-    """What a number depends on besides its configuration: command, versions, hardware, date."""
-    program = Path(sys.argv[0]).name
-    return {
-        "command": shlex.join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "sbmt": sbmt.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "threads": torch.get_num_threads(),
-    }

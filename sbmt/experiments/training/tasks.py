@@ -1,28 +1,27 @@
-"""Tasks on prepared examples: Long Range Arena, masked language models, GLUE."""
+"""Tasks on prepared examples: Long Range Arena, masked and causal language models, GLUE."""
 
 import hashlib
 from dataclasses import dataclass, fields, replace
-from math import ceil, exp
+from math import ceil, exp, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from torch import nn
 
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Encoding
-from sbmt.experiments.data.corpus import Blocks, blocks_of, make_masked_batch
+from sbmt.experiments.data.corpus import Blocks, blocks_of, make_masked_batch, next_tokens
 from sbmt.experiments.data.glue import GLUE, encode_split
 from sbmt.experiments.data.locate import prepared_folder
 from sbmt.experiments.data.prepared import Prepared, Split, open_prepared
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import load_weights
-from sbmt.experiments.training.config import TrainingConfig, family_defaults
+from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import INFO, Feed, TaskData, example_feed
 from sbmt.experiments.training.run import TOKENIZER, Run, load_run
-from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
+from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
 from sbmt.registration import option
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PreparedConfig(TrainingConfig):
+class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_heads=2, n_layers=2, embedding_std=0.02):
     """A run on prepared examples: AdamW at a learning rate that rises along a line and falls along another.
 
     A task defines ``make_model`` and ``open_data``.
@@ -39,16 +38,10 @@ class PreparedConfig(TrainingConfig):
     data: str = option("", "name of the prepared examples; the task's own if left out")
     length: int = option(2048, "tokens kept of a document; pixels of an image")
     batch_size: int = option(128, "examples per optimiser step, over all devices")
-    steps: int = option(5000, "optimiser steps")
     warmup_steps: int = option(1000, "steps over which the learning rate rises; then it falls, both along a line")
     eval_every: int = option(50, "steps between two evaluations on dev, each of which leaves a checkpoint")
     learning_rate: float = option(5e-4, "AdamW's largest learning rate")
     weight_decay: float = option(0.0, "AdamW's weight decay")
-    d_model: int = option(64, "width")
-    d_hidden: int = option(128, "width inside the MLPs and the head")
-    n_heads: int = option(2, "heads per layer")
-    n_layers: int = option(2, "layers")
-    embedding_std: float = option(0.02, "standard deviation of embeddings at the start")
     dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
     attention_dropout: float = option(0.1, "dropout on the attention weights")
     dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
@@ -96,12 +89,7 @@ class PreparedConfig(TrainingConfig):
         interval = binomtest(right, n).proportion_ci(0.95, "wilson")
         commonest = int(np.bincount(data.labels["train"]).argmax())
         bounds = [round(float(interval.low), 4), round(float(interval.high), 4)]
-        found = {"n_test": n, "interval": bounds, "chance": float((labels == commonest).mean())}
-        if constant := self.make_metrics(len(data.info["class_names"])):
-            truth = torch.from_numpy(np.array(labels))
-            answer = torch.full_like(truth, commonest)
-            found["chance_metrics"] = {name: float(metric(answer, truth)) for name, metric in constant.items()}
-        return found
+        return {"n_test": n, "interval": bounds, "chance": float((labels == commonest).mean())}
 
 
 # --- Long Range Arena ------------------------------------------------------------------------------------------------
@@ -117,13 +105,10 @@ LONG_RANGE_TASKS = tuple(TASK_TITLES)
 
 
 @dataclass(frozen=True)
-class LongRangeConfig(PreparedConfig):
+class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
     """A run on a task of Long Range Arena."""
 
-    task: str = option("listops", f"one of: {', '.join(LONG_RANGE_TASKS)}")
     quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
-
-    tasks = LONG_RANGE_TASKS
 
     @property
     def is_image(self) -> bool:  # type: ignore[override]
@@ -179,7 +164,7 @@ REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in
 # --- language --------------------------------------------------------------------------------------------------------
 
 GLUE_TASKS = tuple(GLUE)
-MLM = "mlm"
+MLM, LANGUAGE = "mlm", "language"
 _HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
 _DO = "leave out the options that change the network, or pre-train with them"
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
@@ -187,19 +172,15 @@ EPOCHS = 5
 """Passes of fine-tuning over the examples in the paper's Table 7."""
 REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
 """Passes of the reduced runs, which train on all of SST-2 and on subsets of the other tasks."""
+_TABLE_7_LANGUAGE: dict[str, Any] = {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "n_layers": 4}
+_TABLE_7_LANGUAGE |= {"weight_decay": 0.01, "option_defaults": (("window", 64),)}
 
 
 @dataclass(frozen=True)
-class LanguageConfig(PreparedConfig):
+class LanguageConfig(PreparedConfig, **_TABLE_7_LANGUAGE):
     """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks."""
 
     length: int = option(512, "tokens of a sequence, start and end included")
-    option_defaults: tuple[tuple[str, Any], ...] = family_defaults(window=64)
-    weight_decay: float = option(0.01, "AdamW's weight decay")
-    d_model: int = option(512, "width")
-    d_hidden: int = option(2048, "width inside the MLPs")
-    n_heads: int = option(8, "heads per layer")
-    n_layers: int = option(4, "layers")
 
 
 @dataclass(frozen=True)
@@ -240,17 +221,10 @@ class CorpusConfig(LanguageConfig):
 
 
 @dataclass(frozen=True)
-class MlmConfig(CorpusConfig):
+class MlmConfig(
+    CorpusConfig, tasks=(MLM,), batch_size=256, steps=250_000, warmup_steps=2500, eval_every=5000, learning_rate=1e-4
+):
     """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
-
-    task: str = option(MLM, "always mlm")
-    batch_size: int = option(256, "blocks per optimiser step, over all devices")
-    steps: int = option(250_000, "optimiser steps")
-    warmup_steps: int = option(2500, "steps over which the learning rate rises; then it falls, both along a line")
-    eval_every: int = option(5000, "steps between two evaluations on dev, each of which leaves a checkpoint")
-    learning_rate: float = option(1e-4, "AdamW's largest learning rate")
-
-    tasks = (MLM,)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A masked language model."""
@@ -265,17 +239,39 @@ class MlmConfig(CorpusConfig):
         )
 
 
+_CPU: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "learning_rate": 1e-3}
+_CPU |= {"data": "corpus-reduced", "length": 256, "batch_size": 32, "dropout": 0.0, "attention_dropout": 0.0}
+_CPU |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500}
+
+
 @dataclass(frozen=True)
-class GlueConfig(LanguageConfig):
+class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU):
+    """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A causal language model."""
+        return CausalLM(self.make_encoder(info["vocab_size"], None))
+
+    def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
+        """Blocks, of which each token but the first has to be predicted from those before it."""
+        return Feed(len(blocks), lambda examples, part, number: next_tokens(blocks, examples, part))
+
+    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
+        """Bits per byte of the test text, and what the frequencies of tokens alone reach."""
+        found = super().baselines(data, name, test)
+        assert data.tokenizer is not None  # of a corpus
+        blocks = data.blocks[name]
+        text = data.tokenizer.decode(blocks.symbols[: found["n_test"] * (blocks.length - 2)].tolist())
+        n_predicted = len(blocks.symbols[: found["n_test"] * (blocks.length - 2)]) + found["n_test"]  # and the ends
+        return {"bits_per_byte": test.loss * n_predicted / log(2) / len(text.encode())} | found
+
+
+@dataclass(frozen=True)
+class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=3e-5):
     """A run of fine-tuning, from a pre-training run or with weights drawn anew."""
 
-    task: str = option("sst2", f"one of: {', '.join(GLUE_TASKS)}")
     pretrained: str = option("", "folder of the pre-training run to start from; weights drawn anew if left out")
     tokenizer: str = option("", "a tokenizer.json, where no pre-training run brings its own")
-    batch_size: int = option(32, "examples per optimiser step, over all devices")
-    learning_rate: float = option(3e-5, "AdamW's largest learning rate")
-
-    tasks = GLUE_TASKS
 
     def __post_init__(self) -> None:
         super().__post_init__()

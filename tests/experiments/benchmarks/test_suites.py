@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -61,24 +59,6 @@ def test_a_setting_that_sweeps_share_is_measured_once(result):
 def test_bad_requests_are_refused(arguments, words):
     with pytest.raises(SbmtError, match=words):
         run_suites(**arguments)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process holds")
-def test_memory_is_that_of_what_is_kept():
-    """In a process of its own, whose memory nothing else has used before."""
-    words = "sbmt.experiments.benchmarks"
-    code = f"""
-import json
-from {words} import suites
-from {words}.cases import Setting, build
-from {words}.timing import Pace
-case = build(Setting(1024, 0.04, "structured"))
-print(json.dumps(suites.compare(case, False, ["sdpa", "math", "sbm"], Pace(0.001, 3, 3))))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    scores_of_four_heads = 4 * 1024**2 * 4 / 2**20
-    assert found["math"]["peak"] > scores_of_four_heads > found["sdpa"]["peak"]
 
 
 def test_what_does_not_run_is_a_finding(monkeypatch):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sbmt import SbmtError
 from sbmt.experiments.benchmarks import timing
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 
@@ -60,9 +59,3 @@ def test_a_slow_contestant_sits_out_but_never_the_headline(clock):
 def test_a_race_ends_with_its_time_or_its_rounds(clock):
     assert race({"a": clock.entry("a", 1.0)}, Pace(7.0, least=3), reference="a")["a"]["rounds"] == 7
     assert race({"a": clock.entry("a", 1.0)}, Pace(1e9, least=3, most=11), reference="a")["a"]["rounds"] == 11
-
-
-@pytest.mark.bad_input
-def test_the_reference_has_to_take_part(clock):
-    with pytest.raises(SbmtError, match="reference among 'a'"):
-        race({"a": clock.entry("a", 1.0)}, Pace(1.0), reference="b")

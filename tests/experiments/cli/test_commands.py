@@ -50,8 +50,7 @@ def test_sample_pictures_the_three_cases(succeed, tmp_path):
     assert (tmp_path / "sample.png").read_bytes().startswith(PNG)
 
 
-def test_demo_compares_and_draws(succeed, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["sbmt.experiments.cli.study"], "LONGER", 128)  # tokens, to save time
+def test_demo_compares_and_draws(succeed, tmp_path):
     out = succeed("demo", "--steps", "3", "--workers", "1", "--output", "a\x1b d")
     assert "full attention" in out and "\x1b" not in out and "Next: sbmt inspect 'a\\x1b d/fitted-seed0'" in out
     assert (tmp_path / "a\x1b d" / "demo.png").exists()

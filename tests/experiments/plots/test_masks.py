@@ -6,10 +6,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgba
 
 from sbmt import EdgeList, SbmtError
-from sbmt.experiments.plots import PALETTE, plot_bipartite, plot_mask, plot_scores
+from sbmt.experiments.plots import plot_bipartite, plot_mask, plot_scores
 
 
 @pytest.fixture(autouse=True)
@@ -41,21 +40,6 @@ def test_scores_hide_what_the_mask_leaves_out(mask):
     assert np.array_equal(~np.ma.getmaskarray(shown.get_array()), mask)
     low, high = shown.get_clim()
     assert low == -high == -float(scores[mask].abs().max())
-
-
-def test_a_line_per_edge_joins_the_right_tokens():
-    mask = torch.zeros(4, 2).bool()
-    mask[3, 0] = True  # the lowest query, the highest key
-    ((start, end),) = plot_bipartite(mask).collections[0].get_segments()
-    assert (start.tolist(), end.tolist()) == ([0, 0.125], [1, 0.75])
-
-
-def test_one_query_stands_out_and_widths_follow_weights(mask):
-    ax = plot_bipartite(mask, query=2, weights=torch.arange(1.0, int(mask.sum()) + 1))
-    assert (np.diff(ax.collections[0].get_linewidths()) > 0).all()
-    front = ax.collections[1]
-    assert len(front.get_segments()) == int(mask[2].sum())
-    assert tuple(front.get_colors()[0]) == to_rgba(PALETTE[0])
 
 
 @pytest.mark.bad_input

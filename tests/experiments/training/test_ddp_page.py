@@ -18,10 +18,11 @@ def test_its_losses_do_not_depend_on_the_number_of_processes(tmp_path):
     page = (ROOT / "docs" / "how-to" / "many-gpus.md").read_text(encoding="utf-8")
     (tmp_path / "train_ddp.py").write_text(SCRIPT.search(page)[1], encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     losses = []
-    for n in (1, 2):
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}"]
-        command = [*torchrun, "train_ddp.py"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, check=True, timeout=300)
-        losses.append(json.loads(done.stdout))
+    for words, more in (([], alone), (torchrun, {})):
+        command = [sys.executable, *words, "train_ddp.py"]
+        options = {"cwd": tmp_path, "env": environment | more, "stdout": subprocess.PIPE, "timeout": 300}
+        losses.append(json.loads(subprocess.run(command, **options, check=True).stdout))
     assert len(set(losses[0])) == 3 and losses[1] == pytest.approx(losses[0], rel=1e-5)

@@ -1,4 +1,4 @@
-"""The course is one story: sixteen notebooks of one shape, linked to their neighbours, with exercises that check.
+"""The course is one story: notebooks of one shape, some of them asides, with exercises that check.
 
 Learners work in copies of them, without outputs, and theirs alone.
 """
@@ -16,6 +16,9 @@ import pytest
 from tests.course.reading import PARTS, PATHS, ROOT, cells, exercises, kind_of
 
 LEARNING_PATH = (ROOT / "docs" / "learning-path.md").read_text("utf-8")
+COURSE, ASIDES = LEARNING_PATH.split("\n## Asides\n")
+MOST_WORDS, MOST_WORDS_IN_ALL = 2400, 30_000  # of prose, in a notebook and in the course without its asides
+WIDEST = 88  # columns of code; the site cuts off longer lines
 ROWS = ["You need", "In the paper", "Runs in", "Afterwards"]
 
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
@@ -38,8 +41,31 @@ def header_rows(path: Path) -> dict[str, str]:
     return dict(row for row in rows if len(row) == 2)
 
 
-def test_sixteen_notebooks_in_order():
-    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(16)]
+def is_aside(path: Path) -> bool:
+    return "\n*An aside: " in cells(path)[0].source
+
+
+def test_notebooks_are_numbered():
+    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(len(PATHS))]
+
+
+@every_notebook
+def test_an_aside_says_so_everywhere(path):
+    part, other = (ASIDES, COURSE) if is_aside(path) else (COURSE, ASIDES.split("\n## ")[0])
+    assert f"(notebooks/{path.name})" in part and f"(notebooks/{path.name})" not in other
+    (entry,) = re.findall(rf"^( *)- .+: notebooks/{path.name}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert len(entry) == (14 if is_aside(path) else 10)
+
+
+@every_notebook
+def test_a_notebook_is_read_in_one_sitting(path):
+    assert sum(len(source.split()) for source in prose(path)) <= MOST_WORDS
+
+
+def test_the_course_is_not_too_long():
+    course = [path for path in (ROOT / "notebooks").glob("*.ipynb") if not is_aside(path)]
+    assert len(course) <= 12
+    assert sum(len(source.split()) for path in course for source in prose(path)) <= MOST_WORDS_IN_ALL
 
 
 @every_notebook
@@ -58,7 +84,8 @@ def test_learning_path_has_every_notebook_with_its_time():
         number, question = title(path).split(" · ")
         minutes = re.split(r" on |,", header_rows(path)["Runs in"])[0]
         expected.append((number, f"[{question}](notebooks/{path.name})", minutes))
-    assert re.findall(r"^\| (\d\d) \| (\[.+?) \| (.+?) \|", LEARNING_PATH, re.MULTILINE) == expected
+    rows = re.findall(r"^\| (\d\d) \| (\[.+?) \| (.+?) \|", LEARNING_PATH, re.MULTILINE)
+    assert sorted(rows) == expected
 
 
 @every_notebook
@@ -103,7 +130,9 @@ def test_figures_are_png_and_say_in_words_what_they_show(path):
 @every_notebook
 def test_cells_are_short_and_prose_prevails(path):
     for cell in code(path):  # a folded check has a line or two for each likely mistake
-        assert len(cell.source.splitlines()) <= (20 if cell.source.startswith("# Check") else 15), cell.source
+        lines = cell.source.splitlines()
+        assert len(lines) <= (26 if kind_of(cell) == "check" else 20 if cell is code(path)[0] else 18), cell.source
+        assert max(map(len, lines)) <= WIDEST, cell.source
     assert len(prose(path)) > len(code(path))
     setup = code(path)[0].source
     imports = [node for node in ast.parse(setup).body if isinstance(node, ast.Import | ast.ImportFrom)]

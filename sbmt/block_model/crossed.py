@@ -122,27 +122,19 @@ class CrossedModel(BlockModel):
     def _causal_sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         """The same over keys up to each query's own: those of earlier chunks by their totals, the others one by one.
 
-        Cost: O(n (chunk + g s² / chunk + g s³ / chunk)).
+        Cost: O(n g s (chunk + s)).
         """
 
-        def totals(part: Tensor, weight: Tensor, before: int) -> Float[Tensor, "batch heads chunks g s s"]:
-            padded = (pad(x, (0, 0, before, -self.shape[3] % CHUNK)) for x in (part, weight))  # by weights of 0
-            chunks = (x.unflatten(2, (-1, CHUNK)).flatten(1, 2) for x in padded)  # batch heads·chunks chunk chosen
-            return self._pair_totals(*chunks).unflatten(1, (self.shape[1], -1))
+        def in_chunks(part: Tensor, weight: Tensor, before: int) -> Float[Tensor, "batch heads chunks f chunk s"]:
+            padded = pad(self._in_parts(part, weight), (0, 0, before, -self.shape[3] % CHUNK))
+            return padded.unflatten(3, self.part_blocks.shape[1:3]).unflatten(2, (-1, CHUNK)).transpose(3, 4)
 
-        seen = pad(totals(self.key_part, self._key, 0), (0,) * 6 + (1, -1)).cumsum(2)  # before each chunk
-        first, second = self.part_blocks[:, None, 0::2], self.part_blocks[:, None, 1::2]
-        reached = first.mT @ totals(self.query_part, self._query, self.offset) @ second
-
-        batch, heads, n_queries, _ = self.shape
-        place = torch.arange(self.offset, self.shape[3], device=self.device).repeat(batch * heads)
-        row_ptr = pad((place % CHUNK + 1).cumsum(0), (1, 0))
-        first_key = place - place % CHUNK - row_ptr[:-1]
-        keys = torch.arange(int(row_ptr[-1]), device=self.device)
-        keys = keys + first_key.repeat_interleave(row_ptr.diff(), output_size=len(keys))
-        same_chunk = EdgeList(row_ptr, keys, self.shape, causal=True)
-        rates = torch.segment_reduce(self.edge_rate(same_chunk), "sum", offsets=row_ptr[::n_queries])
-        return (reached * seen).sum((2, 3, 4, 5)) + rates.view(batch, heads)
+        rates = in_chunks(self.query_part, self._query, self.offset) @ self.part_blocks[:, None]
+        key = in_chunks(self.key_part, self._key, 0)
+        here = (rates @ key.mT).tril()  # to keys of the query's chunk
+        seen = pad(key[:, :, :, 0::2].mT @ key[:, :, :, 1::2], (0,) * 6 + (1, -1)).cumsum(2)  # in earlier chunks
+        reached = rates[:, :, :, 0::2].mT @ rates[:, :, :, 1::2]
+        return (here[:, :, :, 0::2] * here[:, :, :, 1::2]).sum((2, 3, 4, 5)) + (reached * seen).sum((2, 3, 4, 5))
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """As for any block model, in O(n · parts + edges)."""

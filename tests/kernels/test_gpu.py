@@ -238,3 +238,21 @@ def test_a_layer_asks_the_device_nothing_and_follows_the_sampled_edges(monkeypat
         strict=True,
     ):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="only a GPU captures graphs")
+def test_a_training_step_can_be_captured_and_draws_anew_each_time():
+    layer = build_attention("sbm", preset="fitted", d_head=16, n_heads=2).to(DEVICE).train()
+    x = torch.randn(1, 2, 256, 16, device=DEVICE)
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    layer(x, x, x).auxiliary_loss.backward()  # compiles, and makes the gradients
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        found = layer(x, x, x, generator=generator)
+        (found.values.sum() + found.auxiliary_loss).backward()
+    drawn = []
+    for _ in range(2):
+        graph.replay()
+        drawn.append(found.values.clone())
+    assert drawn[0].isfinite().all() and not torch.equal(*drawn)

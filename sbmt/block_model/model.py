@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
@@ -24,7 +25,7 @@ LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clust
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # gathered at a time along edges
+_NUMBERS_AT_ONCE = 1 << 24  # gathered along edges, or pairs whose probabilities are summed, at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -259,14 +260,31 @@ class BlockModel(TokenPairs):
         Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
         $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
         other links, and for block matrices whose rates are clamped, there is no closed form: it is the mean of
-        :meth:`expected_mask`.
+        :meth:`expected_mask`, in O(n² k) time and without an array of that size.
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
         added = exploration if self.link == "bilinear" else 0.0  # to the mean, instead of to each rate
-        total = self.sum_of_rates() if self.has_closed_density else self.expected_mask(exploration - added).sum((2, 3))
+        total = self.sum_of_rates() if self.has_closed_density else self._total_probability(exploration - added)
         mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
+
+    def _total_probability(self, exploration: float) -> Float[Tensor, "batch heads"]:
+        """The sum of :meth:`expected_mask`, some queries at a time, and again some in the backward pass."""
+        query, key = self.rate_factors(exploration)
+        batch, heads, n_queries, n_keys = self.shape
+
+        def total(query: Tensor, key: Tensor, first: int) -> Tensor:
+            found = probability(self.link, query @ key.mT)
+            return (found.tril(self.offset + first) if self.causal else found).sum((2, 3))
+
+        step = max(1, _NUMBERS_AT_ONCE // (batch * heads * n_keys))
+        pieces = zip(query.split(step, 2), range(0, n_queries, step), strict=True)
+        with full_precision(query):
+            if step >= n_queries:
+                return total(query, key, 0)
+            totals = [checkpoint(total, part, key, first, use_reentrant=False) for part, first in pieces]
+        return torch.stack(totals).sum(0)
 
     @cached_property
     def has_closed_density(self) -> bool:

@@ -150,6 +150,7 @@ class MultiHeadAttention(nn.Module):
             return_edges: Whether the second result carries the edges.
             cache: What the layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
         """
+        check_floating(query=query, key=key, value=value)
         check_untransformed(query, key, value)
         causal = getattr(self.attention, "causal", False)
         if attn_mask is not None and not (causal and _is_causal_mask(attn_mask, query.shape[1], key.shape[1])):
@@ -157,7 +158,6 @@ class MultiHeadAttention(nn.Module):
             raise SbmtError("no attn_mask, since the mask is inferred", describe(attn_mask), do)
         if is_causal and not causal:
             raise SbmtError("a layer that was built with causal=True", "is_causal=True alone", "build it so")
-        check_floating(query=query, key=key, value=value)
         mine = self.in_proj_weight
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.shape[-1] != self.embed_dim:
@@ -184,8 +184,8 @@ class MultiHeadAttention(nn.Module):
         if self.transform_heads is not None:
             heads[:2] = self._transform(heads[0], heads[1], cache)
         attended = self.attention(*heads, return_edges=return_edges, **options)
-        output = self.out_proj(attended.values.transpose(1, 2).flatten(2).to(self.out_proj.weight.dtype))
-        return output, attended if need_weights else None
+        together = attended.values.transpose(1, 2).flatten(2).to(mine.dtype)  # out_proj may have no weight to ask
+        return self.out_proj(together), attended if need_weights else None
 
     def _transform(self, query: Tensor, key: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         assert self.transform_heads is not None

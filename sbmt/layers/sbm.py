@@ -19,7 +19,7 @@ from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
-from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
+from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
@@ -268,20 +268,16 @@ class SBMAttention(nn.Module):
         ``FakeTensorMode``): the output then has shapes alone, and no edges. SbmtError on what does not fit together,
         and inside ``torch.export``.
         """
-        if isinstance(query, Tensor) and query.dim() == 4 and (query.shape[0] == 0 or is_traced(query)):
-            if torch.compiler.is_exporting():
-                raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
-            if not torch.compiler.is_compiling():
-                nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
-                return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())
+        self._check_tokens(query, key)
+        check_attention_inputs(query, key, value, None if self.causal else self.window)
+        if (shapes := shapes_alone(self, query, key, value)) is not None:
+            return shapes
         if cache is not None:
             check_decoding(self, query_mask, key_mask)
-            check_attention_inputs(query, key, value)
             if (found := attend_next(self, query, key, value, cache, generator)) is not None:
                 return found
             key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
         block_model = self.block_model(query, key, query_mask, key_mask)
-        check_attention_inputs(query, key, value, None if self.causal else self.window)
         settings = MaskSettings(*(getattr(self, name) for name in MaskSettings._fields))
         if not self.training:
             settings = settings._replace(exploration=0.0, dropout=0.0, is_dense=False)
@@ -290,12 +286,13 @@ class SBMAttention(nn.Module):
         return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
-        check_untransformed(query, key)
         check_floating(query=query, key=key)
+        check_untransformed(query, key)
         for name, tokens in (("query", query), ("key", key)):
-            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (self.n_heads, self.d_head):
-                expected = f"{name} of shape (batch, {self.n_heads} heads, n, width {self.d_head}), none of them 0"
-                raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")
+            if tokens.dim() != 4 or 0 in tokens.shape[1:] or tokens.shape[1::2] != (self.n_heads, self.d_head):
+                expected = f"{name} of shape (batch, {self.n_heads} heads, n, width {self.d_head})"
+                do = "none of them may be 0 but batch" if 0 in tokens.shape else "build the layer for this shape"
+                raise SbmtError(expected, tuple(tokens.shape), do)
 
     def extra_repr(self) -> str:
         """The settings in one line."""

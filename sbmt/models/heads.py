@@ -102,7 +102,8 @@ class DualEncoder(SequenceClassifier):
                 raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
-        x, y = mean_of_real(encoded.values, flat, self.is_padded_mean).unflatten(0, (-1, 2)).unbind(1)  # batch d_model
+        means = mean_of_real(encoded.values, flat, self.is_padded_mean)
+        x, y = means[0::2], means[1::2]  # batch d_model
         return ModelOutput(self.head(torch.cat([x, y, x * y, x - y], -1)), encoded.attention)
 
 

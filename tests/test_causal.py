@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.attention.flex_attention import create_mask
 
 from sbmt import BlockModel, EdgeList, MultiHeadAttention, SBMAttention, SbmtError, build_attention, sample_edges
 from sbmt.block_model.crossed import CrossedModel, part_memberships
@@ -155,13 +154,6 @@ def test_windows_of_the_last_queries_start_from_their_places():
     drawn = layer(query, key, key, key_mask=keys.expand(2, -1), return_edges=True).edges
     assert (drawn.to_dense() | ~near.expand(drawn.shape)).all()
     assert torch.equal(drawn.is_near(4), near.expand(drawn.shape)[drawn.to_dense()])
-
-
-def test_flex_attention_reads_the_same_mask():
-    edges = sample_edges(model_of("poisson", leaves("poisson", 40, 40)), generator=seeded())
-    blocks = edges.to_block_mask(16)
-    found = create_mask(blocks.mask_mod, 1, HEADS, 40, 40, device="cpu")
-    assert torch.equal(found, edges.to_dense()) and 0 < edges.n_edges
 
 
 # --- layers ---

@@ -147,7 +147,13 @@ class BlockModel(TokenPairs):
     ) -> None:
         check_choice("link", link, Link)
         check_floating(query_membership=query_membership, block_matrix=block_matrix, key_membership=key_membership)
-        query, block, key = _in_one_type(query_membership, block_matrix, key_membership)
+        tensors = query_membership, block_matrix, key_membership
+        if len({t.device for t in tensors}) > 1:
+            devices = ", ".join(str(t.device) for t in tensors)
+            raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
+        check_untransformed(*tensors)
+        dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+        query, block, key = (t.to(dtype) for t in tensors)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
         self.shape = batch, heads, query.shape[2], key.shape[2]
         self.link: Link = link
@@ -272,19 +278,17 @@ class BlockModel(TokenPairs):
     def _total_probability(self, exploration: float) -> Float[Tensor, "batch heads"]:
         """The sum of :meth:`expected_mask`, some queries at a time, and again some in the backward pass."""
         query, key = self.rate_factors(exploration)
-        batch, heads, n_queries, n_keys = self.shape
+        step = max(1, _NUMBERS_AT_ONCE // (key[..., 0].numel()))
 
-        def total(query: Tensor, key: Tensor, first: int) -> Tensor:
+        def total(query: Tensor, first: int) -> Tensor:
             found = probability(self.link, query @ key.mT)
             return (found.tril(self.offset + first) if self.causal else found).sum((2, 3))
 
-        step = max(1, _NUMBERS_AT_ONCE // (batch * heads * n_keys))
-        pieces = zip(query.split(step, 2), range(0, n_queries, step), strict=True)
         with full_precision(query):
-            if step >= n_queries:
-                return total(query, key, 0)
-            totals = [checkpoint(total, part, key, first, use_reentrant=False) for part, first in pieces]
-        return torch.stack(totals).sum(0)
+            if step >= query.shape[2]:
+                return total(query, 0)
+            parts = enumerate(query.split(step, 2))
+            return torch.stack([checkpoint(total, x, i * step, use_reentrant=False) for i, x in parts]).sum(0)
 
     @cached_property
     def has_closed_density(self) -> bool:
@@ -311,16 +315,6 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
     :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. It carries no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
-
-
-def _in_one_type(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in one type: float64 if any of them has it, else float32."""
-    if len({t.device for t in tensors}) > 1:
-        devices = ", ".join(str(t.device) for t in tensors)
-        raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
-    check_untransformed(*tensors)
-    dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
-    return [t.to(dtype) for t in tensors]
 
 
 def _check_shapes(

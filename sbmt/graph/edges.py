@@ -4,7 +4,6 @@ Samplers return an :class:`EdgeList`, and attention follows it. It needs only th
 :mod:`sbmt.graph.masks`, so it is a good place to start reading.
 """
 
-import inspect
 from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sbmt.errors import SbmtError, check_sizes, describe, is_integer
+from sbmt.errors import SbmtError, describe, is_integer
 from sbmt.graph.masks import TokenPairs, check_as_many_keys, check_causal, check_mask, check_shape, share_of_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-    from torch.nn.attention.flex_attention import BlockMask
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,22 +221,6 @@ class EdgeList(TokenPairs):
             if not is_same:
                 raise SbmtError(f"the same {name} on both sides", "two that differ", "unite masks of the same tokens")
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
-
-    def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
-
-        FlexAttention reads whole blocks of pairs and skips those without an edge; edges of sampled masks lie scattered.
-        """
-        from torch.nn.attention.flex_attention import create_block_mask
-
-        check_sizes(block_size=block_size)
-        mask = self.to_dense()
-
-        def is_edge(example: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return mask[example, head, query, key]
-
-        unchecked = inspect.unwrap(is_edge)  # what checks shapes at run time cannot be traced
-        return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
 
     def with_self_loops(self) -> "EdgeList":
         """These edges and (i, i) for every real token: a window of 0."""

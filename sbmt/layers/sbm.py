@@ -19,7 +19,7 @@ from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
-from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced, shapes_alone
+from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
@@ -286,13 +286,11 @@ class SBMAttention(nn.Module):
         return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
-        check_floating(query=query, key=key)
+        check_attention_inputs(query, key, key)
         check_untransformed(query, key)
-        for name, tokens in (("query", query), ("key", key)):
-            if tokens.dim() != 4 or 0 in tokens.shape[1:] or tokens.shape[1::2] != (self.n_heads, self.d_head):
-                expected = f"{name} of shape (batch, {self.n_heads} heads, n, width {self.d_head})"
-                do = "none of them may be 0 but batch" if 0 in tokens.shape else "build the layer for this shape"
-                raise SbmtError(expected, tuple(tokens.shape), do)
+        if query.shape[1::2] != (self.n_heads, self.d_head):
+            expected = f"tokens of shape (batch, {self.n_heads} heads, n, width {self.d_head})"
+            raise SbmtError(expected, tuple(query.shape), "build the layer for this shape")
 
     def extra_repr(self) -> str:
         """The settings in one line."""

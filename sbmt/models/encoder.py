@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_number
-from sbmt.graph.masks import check_mask
+from sbmt.graph.masks import check_mask, zero_padding
 from sbmt.layers import MultiHeadAttention
 from sbmt.layers.rotary import RotaryPositions
 from sbmt.types import AttentionOutput, check_no_proxies, is_fake
@@ -155,8 +155,8 @@ class Encoder(nn.Module):
         first = caches[0].length if caches else 0
         self._check(tokens, first)
         mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
-        if self.vocab_size is None and mask is not None:
-            tokens = tokens.masked_fill(~mask[..., None], 0.0)  # vectors may hold anything at padding
+        if self.vocab_size is None:
+            tokens = zero_padding(tokens, mask)  # vectors may hold anything there
         x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[first : first + x.shape[1]]

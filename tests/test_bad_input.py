@@ -164,7 +164,7 @@ VECTORS = torch.randn(2, 5, 8)
         (dict(key=VECTORS[..., :6]), "key of shape"),
         (dict(value=VECTORS.long()), "value as a floating-point tensor"),
         (dict(value=VECTORS[:, :4]), "as many values as keys"),
-        (dict(query=VECTORS[:, :0]), "none of them may be 0"),
+        (dict(query=VECTORS[:, :0]), "none of them 0"),
         (dict(query=VECTORS[:1]), "one batch size"),
     ],
 )

@@ -12,8 +12,7 @@ from torch import nn
 from sbmt import baselines
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
-from sbmt.layers.sbm import SBMAttention
-from sbmt.layers.sbm_static import StaticSBMAttention
+from sbmt.layers.sbm import SBMAttention, StaticSBMAttention
 from sbmt.registration import option
 from sbmt.samplers import SAMPLERS
 

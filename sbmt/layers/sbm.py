@@ -268,7 +268,6 @@ class SBMAttention(nn.Module):
         ``FakeTensorMode``): the output then has shapes alone, and no edges. SbmtError on what does not fit together,
         and inside ``torch.export``.
         """
-        self._check_tokens(query, key)
         check_attention_inputs(query, key, value, None if self.causal else self.window)
         if (shapes := shapes_alone(self, query, key, value)) is not None:
             return shapes

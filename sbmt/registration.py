@@ -1,4 +1,4 @@
-"""What lets users add a backend, a sampler or an attention of their own: names, options, and modules to import."""
+"""What lets users add a sampler or an attention of their own: options, and modules to import."""
 
 import os
 import sys
@@ -23,12 +23,3 @@ def load_plugins() -> None:
             import_module(name)
         except Exception as error:  # a module may fail in any way while it is imported
             raise SbmtError(f"SBMT_PLUGINS names {name!r}, which cannot be imported: {error!r}") from error
-
-
-def add_to(table: dict[str, Any], kind: str, name: str, value: Any, reserved: Collection[str]) -> None:
-    """Enters ``value`` under an identifier that the library does not use; a user's name may be entered again."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise SbmtError(f"the name of the {kind} must consist of letters, digits and _, got {name!r}")
-    if name in reserved:
-        raise SbmtError(f"the library has the {kind} {name!r} already: take another name")
-    table[name] = value

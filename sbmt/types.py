@@ -3,22 +3,30 @@
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache, wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, describe
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionOutput:
+class _Output(NamedTuple):
+    values: Tensor
+    density: Tensor
+    expected_density: Tensor
+    edges: Any
+    auxiliary_loss: Tensor
+
+
+class AttentionOutput(_Output):
     """Values of an attention together with what they cost.
+
+    It is a tuple, as PyTorch's backward hooks and sharding need it.
 
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
@@ -32,11 +40,19 @@ class AttentionOutput:
             explains the attention (:mod:`sbmt.block_model.fit`). 0 for all else, and where gradients are off.
     """
 
-    values: Float[Tensor, "batch heads n_queries d"]
-    density: Float[Tensor, "batch heads"]
-    expected_density: Float[Tensor, "batch heads"]
-    edges: Any = None  # an EdgeList, which this file cannot import: it stands below all others
-    auxiliary_loss: Float[Tensor, ""] = field(default_factory=lambda: torch.zeros(()))
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        values: Float[Tensor, "batch heads n_queries d"],
+        density: Float[Tensor, "batch heads"],
+        expected_density: Float[Tensor, "batch heads"],
+        edges: Any = None,
+        auxiliary_loss: Float[Tensor, ""] | None = None,
+    ) -> "AttentionOutput":
+        """The loss is 0 where none is given."""
+        loss = values.new_zeros((), dtype=torch.float32) if auxiliary_loss is None else auxiliary_loss
+        return super().__new__(cls, values, density, expected_density, edges, loss)
 
 
 def accumulator(value: Tensor) -> torch.dtype:
@@ -47,7 +63,8 @@ def accumulator(value: Tensor) -> torch.dtype:
 def full_precision(like: Tensor) -> AbstractContextManager[Any]:
     """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
     device = like.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # never on the meta device
+    return torch.autocast(device, enabled=False) if is_on else nullcontext()
 
 
 def is_fake(x: Tensor) -> bool:
@@ -60,22 +77,44 @@ def is_traced(x: Tensor) -> bool:
     return torch.compiler.is_compiling() or is_fake(x)
 
 
+def shapes_alone(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> AttentionOutput | None:
+    """The output, without edges, where no mask can be drawn: for an empty batch or tensors without numbers; else None.
+
+    Gradients of an empty batch are zeros. SbmtError inside ``torch.export``, which would keep one seed.
+    """
+    if torch.compiler.is_exporting():
+        raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
+    if len(query) and (torch.compiler.is_compiling() or not is_fake(query)):
+        return None
+    values, nothing = query @ (key.mT @ value), query.new_zeros(query.shape[:2], dtype=torch.float32)
+    for parameter in () if len(query) else module.parameters():
+        values = values + parameter.flatten()[:0].sum().to(values.dtype)
+    return AttentionOutput(values, nothing, nothing)
+
+
+def check_no_proxies(**tensors: Any) -> None:
+    """Raises SbmtError under ``torch.fx.symbolic_trace``."""
+    for name, x in tensors.items():
+        if isinstance(x, torch.fx.Proxy):
+            do = "use torch.compile to get a graph"
+            raise SbmtError(f"{name} as a tensor", "a proxy of torch.fx.symbolic_trace, which cannot follow masks", do)
+
+
 def check_floating(**tensors: Any) -> None:
     """Raises SbmtError unless all are floating-point tensors."""
+    check_no_proxies(**tensors)
     for name, x in tensors.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise SbmtError(f"{name} as a floating-point tensor", describe(x), "convert or embed integers first")
 
 
 def check_untransformed(*tensors: Any) -> None:
-    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like, and under ``torch.fx``.
+    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like.
 
     Their tensors have no memory of their own, which compiled loops read.
     """
     if torch.compiler.is_compiling():
         return
-    if any(isinstance(t, torch.fx.Proxy) for t in tensors):
-        raise SbmtError("tensors", "proxies of torch.fx", "use torch.export or torch.compile to get a graph")
     try:
         for t in tensors:
             if isinstance(t, Tensor):

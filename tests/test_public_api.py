@@ -72,7 +72,7 @@ SIGNATURES = [
     (sbmt.DualEncoder, "encoder, n_labels, d_hidden, *, is_padded_mean=False"),
     (sbmt.MaskedLM, "encoder"),
     (sbmt.SentenceClassifier, "encoder, n_labels, *, dropout=0.0"),
-    (AttentionOutput, "values, density, expected_density, edges=None, auxiliary_loss=<factory>"),
+    (AttentionOutput, "values, density, expected_density, edges=None, auxiliary_loss=None"),
     (sbmt.auxiliary_loss, "outputs"),
 ]
 

@@ -215,13 +215,13 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
     """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention.
 
-    A window also needs as many queries as keys.
+    A window also needs as many queries as keys. The batch may be empty.
     """
     check_floating(query=query, key=key, value=value)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if tensor.dim() != 4 or 0 in tensor.shape:
+        if tensor.dim() != 4 or 0 in tensor.shape[1:]:
             do = "leave empty sequences out and add the missing dimensions"
-            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0", tuple(tensor.shape), do)
+            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0 but batch", tuple(tensor.shape), do)
     if not query.device == key.device == value.device:
         devices = f"{query.device}, {key.device} and {value.device}"
         raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")

@@ -13,7 +13,7 @@ from sbmt.attention.dispatch import check_attention_inputs, check_dropout
 from sbmt.errors import check_sizes
 from sbmt.graph.masks import check_causal, check_mask, count_pairs, zero_padding
 from sbmt.graph.patterns import all_pairs
-from sbmt.types import AttentionOutput, full_precision
+from sbmt.types import AttentionOutput, full_precision, shapes_alone
 
 
 class Inputs(NamedTuple):
@@ -36,6 +36,7 @@ class Baseline(nn.Module):
     unless a subclass says otherwise.
     """
 
+    is_drawn = False  # whether values depend on a mask that is drawn
     is_precise = True  # computed in float32 at least, whatever autocast and the inputs are
 
     def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0, causal: bool = False) -> None:
@@ -65,6 +66,9 @@ class Baseline(nn.Module):
         check_attention_inputs(query, key, value)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
+        if self.is_drawn or not len(query):
+            if (shapes := shapes_alone(self, query, key, value)) is not None:
+                return shapes
         if cache is not None:
             check_decoding(self, query_mask, key_mask)
             key, value = (room[:, :, : cache.length] for room in cache.append(key, value))

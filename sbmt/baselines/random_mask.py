@@ -32,7 +32,7 @@ class RandomMaskAttention(Baseline):
     Cost: O(n + edges · d).
     """
 
-    is_precise = False
+    is_drawn, is_precise = True, False
 
     def __init__(
         self,

@@ -130,6 +130,8 @@ class ReformerAttention(Baseline):
     that last chunk depend on real tokens only, so padding changes no distribution; layers are not reversible.
     """
 
+    is_drawn = True
+
     def __init__(
         self, d_head: int, n_heads: int, *, n_hashes: int = 2, n_chunk: int = 32, dropout: float = 0.0
     ) -> None:

@@ -80,7 +80,8 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
         do = "pass those of the encoder's layers"
         raise SbmtError("at least one attention output in a list", describe(outputs), do)
     densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]
-    return torch.stack([d.mean(0).mean() for d in densities]).mean()
+    means = [d.mean(0).mean() if len(d) else d.sum() for d in densities]  # 0 for an empty batch
+    return torch.stack(means).mean()
 
 
 class _UnitGradient(torch.autograd.Function):

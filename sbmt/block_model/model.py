@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
@@ -24,7 +25,7 @@ LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clust
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # gathered at a time along edges
+_NUMBERS_AT_ONCE = 1 << 24  # gathered along edges, or pairs whose probabilities are summed, at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -146,7 +147,13 @@ class BlockModel(TokenPairs):
     ) -> None:
         check_choice("link", link, Link)
         check_floating(query_membership=query_membership, block_matrix=block_matrix, key_membership=key_membership)
-        query, block, key = _in_one_type(query_membership, block_matrix, key_membership)
+        tensors = query_membership, block_matrix, key_membership
+        if len({t.device for t in tensors}) > 1:
+            devices = ", ".join(str(t.device) for t in tensors)
+            raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
+        check_untransformed(*tensors)
+        dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+        query, block, key = (t.to(dtype) for t in tensors)
         batch, heads = _check_shapes(query, block, key, query_mask, key_mask)
         self.shape = batch, heads, query.shape[2], key.shape[2]
         self.link: Link = link
@@ -259,14 +266,29 @@ class BlockModel(TokenPairs):
         Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
         $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
         other links, and for block matrices whose rates are clamped, there is no closed form: it is the mean of
-        :meth:`expected_mask`.
+        :meth:`expected_mask`, in O(n² k) time and without an array of that size.
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
         added = exploration if self.link == "bilinear" else 0.0  # to the mean, instead of to each rate
-        total = self.sum_of_rates() if self.has_closed_density else self.expected_mask(exploration - added).sum((2, 3))
+        total = self.sum_of_rates() if self.has_closed_density else self._total_probability(exploration - added)
         mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
+
+    def _total_probability(self, exploration: float) -> Float[Tensor, "batch heads"]:
+        """The sum of :meth:`expected_mask`, some queries at a time, and again some in the backward pass."""
+        query, key = self.rate_factors(exploration)
+        step = max(1, _NUMBERS_AT_ONCE // (key[..., 0].numel()))
+
+        def total(query: Tensor, first: int) -> Tensor:
+            found = probability(self.link, query @ key.mT)
+            return (found.tril(self.offset + first) if self.causal else found).sum((2, 3))
+
+        with full_precision(query):
+            if step >= query.shape[2]:
+                return total(query, 0)
+            parts = enumerate(query.split(step, 2))
+            return torch.stack([checkpoint(total, x, i * step, use_reentrant=False) for i, x in parts]).sum(0)
 
     @cached_property
     def has_closed_density(self) -> bool:
@@ -293,16 +315,6 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
     :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. It carries no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
-
-
-def _in_one_type(*tensors: Tensor) -> list[Tensor]:
-    """The tensors in one type: float64 if any of them has it, else float32."""
-    if len({t.device for t in tensors}) > 1:
-        devices = ", ".join(str(t.device) for t in tensors)
-        raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
-    check_untransformed(*tensors)
-    dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
-    return [t.to(dtype) for t in tensors]
 
 
 def _check_shapes(

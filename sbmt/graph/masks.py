@@ -101,10 +101,12 @@ class TokenPairs:
 
 
 def zero_padding(
-    tokens: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None
-) -> Float[Tensor, "batch heads n d"]:
+    tokens: Float[Tensor, "batch *heads n d"], mask: Bool[Tensor, "batch n"] | None
+) -> Float[Tensor, "batch *heads n d"]:
     """Sets padded tokens to zero, whatever they held (NaN and infinity included), and their gradients too.
 
     Multiplying by a weight of zero would not do: 0 · NaN is NaN.
     """
-    return tokens if mask is None else tokens.masked_fill(~mask[:, None, :, None], 0.0)
+    if mask is None:
+        return tokens
+    return tokens.masked_fill(~(mask[:, None, :, None] if tokens.dim() == 4 else mask[..., None]), 0.0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.library import Library, custom_op
 
+from sbmt.errors import SbmtError
 from sbmt.kernels.build import C_TYPES, compiler, library
 from sbmt.types import is_fake, not_compiled
 
@@ -107,7 +108,13 @@ def operator(function: Callable[..., Any]) -> Any:
     defined = custom_op(name, function, mutates_args=(), device_types=())
     torch.library.impl(name, "cpu", not_compiled(function), lib=_KERNELS)
     defined.register_fake(function)
+    defined.register_autograd(_refuse)  # until there are gradients
     return defined
+
+
+def _refuse(*_: Any) -> Any:
+    do = "leave create_graph=True out, or set the environment variable CXX to nothing to do without compiled loops"
+    raise SbmtError("one derivative, which is all that compiled loops have", "a derivative of gradients", do)
 
 
 def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Any, ...]:

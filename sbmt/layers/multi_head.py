@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sbmt.attention.cache import Cache, check_decoding
 from sbmt.errors import SbmtError, check_sizes, describe
-from sbmt.graph.masks import check_mask
+from sbmt.graph.masks import check_mask, zero_padding
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
@@ -150,6 +150,7 @@ class MultiHeadAttention(nn.Module):
             return_edges: Whether the second result carries the edges.
             cache: What the layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
         """
+        check_floating(query=query, key=key, value=value)
         check_untransformed(query, key, value)
         causal = getattr(self.attention, "causal", False)
         if attn_mask is not None and not (causal and _is_causal_mask(attn_mask, query.shape[1], key.shape[1])):
@@ -157,7 +158,6 @@ class MultiHeadAttention(nn.Module):
             raise SbmtError("no attn_mask, because the mask is inferred", describe(attn_mask), do)
         if is_causal and not causal:
             raise SbmtError("a layer that was built with causal=True", "only is_causal=True", "build the layer so")
-        check_floating(query=query, key=key, value=value)
         mine = self.in_proj_weight
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.shape[-1] != self.embed_dim:
@@ -172,10 +172,11 @@ class MultiHeadAttention(nn.Module):
             query_mask = key_mask
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        tokens = _zero_padding(query, query_mask), _zero_padding(key, key_mask), _zero_padding(value, key_mask)
+        value_mask = key_mask if value.shape == key.shape else None  # or the attention refuses it
+        masked = (query, query_mask), (key, key_mask), (value, value_mask)  # whose gradients could be NaN at padding
         heads = [  # batch heads n d_head
-            nn.functional.linear(x, weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for x, weight, bias in zip(tokens, weights, biases, strict=True)
+            nn.functional.linear(zero_padding(*x), weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for x, weight, bias in zip(masked, weights, biases, strict=True)
         ]
         options: dict[str, Any] = {"query_mask": query_mask, "key_mask": key_mask, "generator": generator}
         if cache is not None:
@@ -184,8 +185,8 @@ class MultiHeadAttention(nn.Module):
         if self.transform_heads is not None:
             heads[:2] = self._transform(heads[0], heads[1], cache)
         attended = self.attention(*heads, return_edges=return_edges, **options)
-        output = self.out_proj(attended.values.transpose(1, 2).flatten(2).to(self.out_proj.weight.dtype))
-        return output, attended if need_weights else None
+        together = attended.values.transpose(1, 2).flatten(2).to(mine.dtype)  # out_proj may have no weight to ask
+        return self.out_proj(together), attended if need_weights else None
 
     def _transform(self, query: Tensor, key: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         assert self.transform_heads is not None
@@ -223,8 +224,3 @@ def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
         raise SbmtError(f"{name} as a bool tensor, True = ignore", describe(padding), "compare ids with the padding id")
     return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)
-
-
-def _zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Zeros at padding before the projections, whose gradients would be NaN if padding held NaN."""
-    return x if mask is None or mask.shape[1] != x.shape[1] else x.masked_fill(~mask[..., None], 0.0)

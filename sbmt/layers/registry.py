@@ -12,9 +12,8 @@ from torch import nn
 from sbmt import baselines
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
-from sbmt.layers.sbm import SBMAttention
-from sbmt.layers.sbm_static import StaticSBMAttention
-from sbmt.registration import add_to, option
+from sbmt.layers.sbm import SBMAttention, StaticSBMAttention
+from sbmt.registration import option
 from sbmt.samplers import SAMPLERS
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
@@ -62,7 +61,11 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
-    add_to(ATTENTIONS, "attention", name, attention, RESERVED)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise SbmtError(f"the name of the attention must consist of letters, digits and _, got {name!r}")
+    if name in RESERVED:
+        raise SbmtError(f"the library has the attention {name!r} already: take another name")
+    ATTENTIONS[name] = attention
 
 
 def options_of(name: str) -> type:

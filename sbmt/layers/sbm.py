@@ -1,10 +1,10 @@
-"""The attention of SBM-Transformer, whose mask the network draws for itself.
+"""The attention of SBM-Transformer, whose mask the network draws for itself, and a control that ignores the input.
 
 This file infers the block model from queries and keys; :mod:`sbmt.layers.functional` draws the mask and attends.
 """
 
 from math import log
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -19,7 +19,7 @@ from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
-from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
+from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
@@ -267,20 +267,15 @@ class SBMAttention(nn.Module):
         ``FakeTensorMode``): the output then has shapes alone, and no edges. SbmtError on what does not fit together,
         and inside ``torch.export``.
         """
-        if isinstance(query, Tensor) and query.dim() == 4 and (query.shape[0] == 0 or is_traced(query)):
-            if torch.compiler.is_exporting():
-                raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
-            if not torch.compiler.is_compiling():
-                nothing = query.new_zeros(query.shape[:2], dtype=torch.float32)
-                return AttentionOutput(query @ (key.mT @ value), nothing, nothing, auxiliary_loss=nothing.sum())
+        check_attention_inputs(query, key, value, None if self.causal else self.window)
+        if (shapes := shapes_alone(self, query, key, value)) is not None:
+            return shapes
         if cache is not None:
             check_decoding(self, query_mask, key_mask)
-            check_attention_inputs(query, key, value)
             if (found := attend_next(self, query, key, value, cache, generator)) is not None:
                 return found
             key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
         block_model = self.block_model(query, key, query_mask, key_mask)
-        check_attention_inputs(query, key, value, None if self.causal else self.window)
         settings = MaskSettings(*(getattr(self, name) for name in MaskSettings._fields))
         if not self.training:
             settings = settings._replace(exploration=0.0, dropout=0.0, is_dense=False)
@@ -289,13 +284,62 @@ class SBMAttention(nn.Module):
         return attend_through(query, key, value, block_model, settings, generator, 0, return_edges)
 
     def _check_tokens(self, query: Tensor, key: Tensor) -> None:
+        check_attention_inputs(query, key, key)
         check_untransformed(query, key)
-        check_floating(query=query, key=key)
-        for name, tokens in (("query", query), ("key", key)):
-            if tokens.dim() != 4 or 0 in tokens.shape or tokens.shape[1::2] != (self.n_heads, self.d_head):
-                expected = f"{name} of shape (batch, {self.n_heads} heads, n, width {self.d_head}), none of them 0"
-                raise SbmtError(expected, tuple(tokens.shape), "build the layer for this shape")
+        if query.shape[1::2] != (self.n_heads, self.d_head):
+            expected = f"tokens of shape (batch, {self.n_heads} heads, n, width {self.d_head})"
+            raise SbmtError(expected, tuple(query.shape), "build the layer for this shape")
 
     def extra_repr(self) -> str:
         """The settings in one line."""
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in SHOWN) + f", sink={self.sink is not None}"
+
+
+class StaticSBMAttention(SBMAttention):
+    r"""SBM attention whose memberships depend on the position and never on the input.
+
+    With learned tables $P^Q, P^K \in \mathbb{R}^{n \times d}$ per head in place of the queries and keys,
+
+    $$\hat Q = \sigma(\operatorname{MLP}(P^Q)\, C^\top), \quad \hat K = \sigma(\operatorname{MLP}(P^K)\, C^\top), \quad
+    M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top).$$
+
+    Masks are still drawn anew for every call, example and head, and trained through the same gate; scores and values
+    are those of the real queries, keys and values. It is the control for what masks gain from looking at the input.
+
+    Args:
+        n_positions: Longest sequence of queries or keys.
+        **settings: These and other arguments are those of :class:`~sbmt.layers.SBMAttention`.
+
+    Positions count from the first token of the padded sequence. At the start every edge probability is close to ¼: the
+    tables are standard normal, as if they were normalised queries and keys.
+
+    Cost: that of :class:`~sbmt.layers.SBMAttention`, with the memberships computed once for the batch, and
+    2 · heads · n_positions · d_head parameters more. Not in the paper.
+    """
+
+    def __init__(self, d_head: int, n_heads: int, n_clusters: int = 128, *, n_positions: int, **settings: Any) -> None:
+        super().__init__(d_head, n_heads, n_clusters, **settings)
+        check_sizes(n_positions=n_positions)
+        self.n_positions = n_positions
+        self.query_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
+        self.key_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, as the constructor does."""
+        super().reset_parameters()
+        for table in (getattr(self, name, None) for name in ("query_positions", "key_positions")):
+            if table is not None:  # the constructor makes them after the others
+                nn.init.normal_(table)
+
+    def block_model(
+        self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
+    ) -> BlockModel:
+        """The block model of this many positions, for each example; only the shapes of the tensors matter."""
+        self._check_tokens(query, key)
+        longest = max(query.shape[2], key.shape[2])
+        if longest > self.n_positions:
+            raise SbmtError(f"at most {self.n_positions} tokens", longest, "build the layer with a larger n_positions")
+        queries, keys = self.query_positions[None, :, : query.shape[2]], self.key_positions[None, :, : key.shape[2]]
+        once = self._infer(queries, keys, None, None)
+        queries = once.query_membership.expand(len(query), -1, -1, -1)
+        return BlockModel(queries, once.block_matrix, once.key_membership, query_mask, key_mask, self.link, self.causal)

@@ -1,8 +1,7 @@
 """The pre-LN encoder: a block, then embeddings, positions, blocks and a norm."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,10 +10,10 @@ from torch import Generator, Tensor, nn
 from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_number
-from sbmt.graph.masks import check_mask
+from sbmt.graph.masks import check_mask, zero_padding
 from sbmt.layers import MultiHeadAttention
 from sbmt.layers.rotary import RotaryPositions
-from sbmt.types import AttentionOutput
+from sbmt.types import AttentionOutput, check_no_proxies, is_fake
 
 Positions = Literal["learned", "rotary", "none"]
 Tokens = Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"]
@@ -52,8 +51,7 @@ class EncoderBlock(nn.Module):
         return x + self.dropout(self.mlp(self.mlp_norm(x))), attended
 
 
-@dataclass(frozen=True, eq=False)
-class ModelOutput:
+class ModelOutput(NamedTuple):
     """What a model returns: ``values``, and ``attention``, one :class:`~sbmt.types.AttentionOutput` per layer."""
 
     values: Tensor  # the encoder's token vectors (batch, n, d_model), or a head's logits
@@ -157,8 +155,8 @@ class Encoder(nn.Module):
         first = caches[0].length if caches else 0
         self._check(tokens, first)
         mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
-        if self.vocab_size is None and mask is not None:
-            tokens = tokens.masked_fill(~mask[..., None], 0.0)  # vectors may hold anything at padding
+        if self.vocab_size is None:
+            tokens = zero_padding(tokens, mask)  # vectors may hold anything there
         x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[first : first + x.shape[1]]
@@ -172,16 +170,17 @@ class Encoder(nn.Module):
 
     def _check(self, tokens: Tensor, first: int) -> None:
         """Raises SbmtError unless these are tokens that the model can read."""
+        check_no_proxies(tokens=tokens)
         is_vector, kind = self.vocab_size is None, "int64" if self.vocab_size else "floating-point"
         is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape
         if is_right:
             is_right = tokens.is_floating_point() if is_vector else tokens.dtype in (torch.int32, torch.int64)
-        if not is_right or 0 in tokens.shape:
+        if not is_right or 0 in tokens.shape[1:]:
             sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
             raise SbmtError(f"tokens must be a {kind} tensor ({sizes}), got {describe(tokens)}")
         if tokens.device != (device := self.norm.weight.device):
             raise SbmtError(f"tokens must be on {device}, where the model is, got {tokens.device}")
-        if self.vocab_size is not None:
+        if self.vocab_size is not None and len(tokens) and not is_fake(tokens):
             low, high = map(int, torch.aminmax(tokens))
             if low < 0 or high >= self.vocab_size:
                 raise SbmtError(f"token ids must be in [0, {self.vocab_size}), got ids from {low} to {high}")

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_sizes, describe, is_number
+from sbmt.graph.masks import zero_padding
 from sbmt.layers import MultiHeadAttention
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 
@@ -18,7 +19,7 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
     if mask is None:
         return values.mean(1)
     count = mask.shape[1] if is_padded_mean else mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
-    return values.masked_fill(~mask[..., None], 0.0).sum(1) / count
+    return zero_padding(values, mask).sum(1) / count
 
 
 class Head(nn.Module):
@@ -102,24 +103,47 @@ class DualEncoder(SequenceClassifier):
                 raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
-        x, y = mean_of_real(encoded.values, flat, self.is_padded_mean).unflatten(0, (-1, 2)).unbind(1)  # batch d_model
+        means = mean_of_real(encoded.values, flat, self.is_padded_mean)
+        x, y = means[0::2], means[1::2]  # batch d_model
         return ModelOutput(self.head(torch.cat([x, y, x * y, x - y], -1)), encoded.attention)
 
 
-class TokenTagger(Head):
+class TokenHead(Head):
+    """A head that reads each token's vector on its own, by :meth:`logits`."""
+
+    def logits(self, values: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*tokens n_logits"]:
+        """What the head makes of the encoder's vectors."""
+        raise NotImplementedError
+
+    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n, n_logits)``; other options are the encoder's.
+
+        With ``selected``, bool ``(batch, n)``, only where it is True: ``(n_selected, n_logits)``, row by row.
+        """
+        values, attention = self.encoder(tokens, mask, **options)
+        if selected is not None:
+            if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != values.shape[:2]:
+                expected = f"selected must be a bool tensor {tuple(values.shape[:2])}"
+                raise SbmtError(f"{expected}, got {describe(selected)}")
+            if mask is not None and (n_padding := int((selected & ~mask).sum())):
+                raise SbmtError(f"selected must not include padding, but {n_padding} selected tokens are padding")
+            values = values[selected]
+        return ModelOutput(self.logits(values), attention)
+
+
+class TokenTagger(TokenHead):
     """Encoder and one linear layer. Args: the encoder, and the number of logits per token."""
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__(encoder, n_labels=n_labels)
         self.head = nn.Linear(encoder.d_model, n_labels)
 
-    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n, n_labels)``, or ``(n_selected, n_labels)`` as of :class:`MaskedLM`."""
-        encoded = self.encoder(tokens, mask, **options)
-        return ModelOutput(self.head(_select(encoded.values, selected, mask)), encoded.attention)
+    def logits(self, values: Tensor) -> Tensor:
+        """A linear map of them."""
+        return self.head(values)
 
 
-class MaskedLM(Head):
+class MaskedLM(TokenHead):
     r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
 
     With x the encoder's vector of a token and $E \in \mathbb{R}^{V \times d}$ the encoder's token embeddings,
@@ -141,18 +165,12 @@ class MaskedLM(Head):
         self.head = nn.Sequential(nn.Linear(d_model, d_model), nn.GELU(), nn.LayerNorm(d_model))
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
 
-    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n, vocab_size)``.
-
-        With ``selected``, bool ``(batch, n)``, only where it is True: ``(n_selected, vocab_size)``, row by row.
-        """
-        encoded = self.encoder(tokens, mask, **options)
-        hidden = self.head(_select(encoded.values, selected, mask))
-        logits = nn.functional.linear(hidden, self.encoder.token_embedding.weight, self.bias)
-        return ModelOutput(logits, encoded.attention)
+    def logits(self, values: Tensor) -> Tensor:
+        """Scores of the whole vocabulary."""
+        return nn.functional.linear(self.head(values), self.encoder.token_embedding.weight, self.bias)
 
 
-class CausalLM(Head):
+class CausalLM(TokenHead):
     r"""Causal blocks, and logits of the next token by the embeddings that read the tokens in.
 
     $$\operatorname{logits}_i = x_i E^\top,$$
@@ -177,14 +195,9 @@ class CausalLM(Head):
                 kind = type(module.attention).__name__
                 raise SbmtError(f"{kind} in the encoder is not causal: take an attention with causal=True")
 
-    def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n, vocab_size)``, or those of the ``selected`` tokens as in :meth:`MaskedLM.forward`.
-
-        Other options are the encoder's.
-        """
-        encoded = self.encoder(tokens, mask, **options)
-        hidden = _select(encoded.values, selected, mask)
-        return ModelOutput(hidden @ self.encoder.token_embedding.weight.T, encoded.attention)
+    def logits(self, values: Tensor) -> Tensor:
+        """Scores of the whole vocabulary."""
+        return values @ self.encoder.token_embedding.weight.T
 
     @torch.no_grad()
     def generate(
@@ -231,14 +244,3 @@ class CausalLM(Head):
         finally:
             self.train(was_training)
         return tokens
-
-
-def _select(x: Tensor, selected: Tensor | None, mask: Tensor | None) -> Tensor:
-    """The selected tokens, ``(n_selected, d_model)``, or all of them, ``(batch, n, d_model)``."""
-    if selected is None:
-        return x
-    if not isinstance(selected, Tensor) or selected.dtype != torch.bool or selected.shape != x.shape[:2]:
-        raise SbmtError(f"selected must be a bool tensor {tuple(x.shape[:2])}, got {describe(selected)}")
-    if mask is not None and (n_padding := int((selected & ~mask).sum())):
-        raise SbmtError(f"selected must not include padding, but {n_padding} selected tokens are padding")
-    return x[selected]

@@ -38,7 +38,9 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
     modules = attention_modules(model)
-    are_causal = {_is_causal(module) for module in modules} | {settings[x] for x in ("causal",) if x in settings}
+    configs = [getattr(module, "config", None) for module in modules]
+    are_causal = {bool(m.is_causal) and getattr(c, "is_causal", True) for m, c in zip(modules, configs, strict=True)}
+    are_causal |= {settings[x] for x in ("causal",) if x in settings}
     if len(are_causal) > 1:
         kinds = ", ".join(sorted({type(module).__name__ for module in modules}))
         raise SbmtError(f"masks must all be causal or none, got both ({kinds}): sparsify encoder or decoder alone")
@@ -146,11 +148,6 @@ def real_tokens(
     if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
         raise SbmtError("the cache must contain only the tokens so far: do not use static caches")
     return None if attention_mask is None else attention_mask.bool()
-
-
-def _is_causal(module: Any) -> bool:
-    """Whether it attends no later token."""
-    return bool(module.is_causal) and getattr(getattr(module, "config", None), "is_causal", True)
 
 
 def _number(module: nn.Module, *names: str) -> int:

@@ -87,6 +87,14 @@ def test_expected_density_is_the_mean_of_the_expected_mask(
     assert_same_gradients(found, expected, leaves, weight)
 
 
+def test_a_causal_density_is_summed_in_pieces(monkeypatch):
+    membership = torch.rand(2, 3, 9, 4, dtype=torch.float64)
+    model = BlockModel(membership[:, :, 4:], torch.rand(3, 4, 4).double(), membership, link="poisson", causal=True)
+    expected = model.expected_mask(0.1).sum((2, 3)) / model.n_pairs[:, None]
+    monkeypatch.setattr("sbmt.block_model.model._NUMBERS_AT_ONCE", 2 * 3 * 9 * 2)
+    torch.testing.assert_close(model.expected_density(0.1), expected)
+
+
 def test_rounding_takes_no_density_beyond_1():
     """The 81 entries of this block matrix sum to a little more than 1 in float32."""
     query = torch.ones(1, 1, 3, 9, requires_grad=True)

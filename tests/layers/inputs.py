@@ -2,6 +2,13 @@
 
 import torch
 
+from sbmt.layers.registry import PRESETS, RESERVED
+
+EVERY = {name: {"preset": name, "n_clusters": 16} for name in PRESETS}
+EVERY |= {name: {"attention": name} for name in sorted(RESERVED - {"sbm"})}
+EVERY["sbm_static"]["n_positions"] = EVERY["linformer"]["n_positions"] = 30
+"""Arguments of a multi-head layer with each attention, by preset or name."""
+
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)

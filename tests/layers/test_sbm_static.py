@@ -5,7 +5,7 @@ import torch
 
 from sbmt.errors import SbmtError
 from sbmt.layers import SBMAttention
-from sbmt.layers.sbm_static import StaticSBMAttention
+from sbmt.layers.sbm import StaticSBMAttention
 from tests.layers.inputs import seeded, tokens
 
 MASK = torch.arange(8) < torch.tensor([[8], [3]])

@@ -4,20 +4,28 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 from torch._subclasses import FakeTensorMode
+from torch.ao.quantization import quantize_dynamic
 from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint
 
-from sbmt import EdgeList, MultiHeadAttention, SbmtError, build_attention, edge_attention, sample_edges
-from tests.layers.inputs import seeded, tokens
+from sbmt import EdgeList, Encoder, MultiHeadAttention, SbmtError, build_attention, edge_attention, sample_edges
+from tests.layers.inputs import EVERY, seeded, tokens
 
 pytestmark = pytest.mark.bad_input
 each_preset = pytest.mark.parametrize("preset", ["recommended", "faithful", "fitted"])
+each = pytest.mark.parametrize("name", EVERY)
+DRAWN = "recommended", "faithful", "fitted", "sbm_static", "random_mask"
 
 
-def make(preset="recommended", n_clusters=16):
+def make(name="recommended"):
     torch.manual_seed(0)
-    return MultiHeadAttention(8, 2, preset=preset, n_clusters=n_clusters)
+    return MultiHeadAttention(8, 2, **EVERY[name])
+
+
+def loss_of(output, attended):
+    return output.square().sum() + attended.density.sum() + attended.auxiliary_loss
 
 
 @each_preset
@@ -30,6 +38,73 @@ def test_a_layer_calls_its_children(preset):
     layer(*torch.randn(3, 1, 6, 8))
     mlp = [f"attention.node_mlp.{i}" for i in range(len(layer.attention.node_mlp))]
     assert called == [*mlp, "attention.node_mlp"] * 2 + ["out_proj"]
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+@each
+def test_backward_hooks_run_and_change_nothing(name):
+    """They wrap what a layer is given, so that one tensor given three times becomes three; and they need a tuple."""
+    layer, padding, found, called = make(name), torch.zeros(2, 30, dtype=torch.bool), [], set()
+    padding[0, 20:] = True
+    for is_hooked in (False, True):
+        for path, module in layer.named_modules() if is_hooked else ():
+            module.register_full_backward_hook(lambda *_, path=path: called.add(path))
+        layer.zero_grad()
+        x = torch.randn(2, 30, 8, generator=seeded(), requires_grad=True)
+        torch.manual_seed(1)
+        output, attended = layer(x, x, x, padding)
+        loss_of(output, attended).backward()
+        found.append([output, *attended[:3], x.grad, *(p.grad for p in layer.parameters() if p.grad is not None)])
+    for plain, hooked in zip(*found, strict=True):
+        torch.testing.assert_close(hooked, plain)
+    assert {"", "attention", "out_proj"} <= called
+
+
+@each
+def test_the_default_device_matters_to_no_attention(name):
+    layer, x, found = make(name), torch.randn(2, 30, 8, generator=seeded()), []
+    for device in ("cpu", "meta"):
+        torch.manual_seed(1)
+        with torch.device(device):
+            output, attended = layer(x, x, x)
+        found.append([output, loss_of(output, attended)])
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+class Offloaded:
+    """Keeps a module's numbers elsewhere but while it is called, as hooks of ``accelerate`` do."""
+
+    def __init__(self, module):
+        self.module, self.kept = module, {**module._parameters, **module._buffers}
+        module.register_forward_pre_hook(lambda *_: self.put(self.kept))
+        module.register_forward_hook(lambda *_: self.put({n: x.to("meta") for n, x in self.kept.items()}))
+        self.put({name: x.to("meta") for name, x in self.kept.items()})
+
+    def put(self, tensors):
+        for name, x in tensors.items():
+            held = self.module._parameters if name in self.module._parameters else self.module._buffers
+            held[name] = nn.Parameter(x, requires_grad=False) if held is self.module._parameters else x
+
+
+@each
+def test_weights_may_come_when_a_module_is_called(name):
+    layer, x = make(name).eval(), torch.randn(2, 30, 8)
+    with torch.no_grad():
+        wanted, _ = layer(x, x, x, generator=seeded())
+        modules = [Offloaded(module) for module in layer.modules()]
+        assert all(p.is_meta for p in layer.parameters()) and len(modules) > 2
+        assert torch.equal(layer(x, x, x, generator=seeded())[0], wanted)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@each
+def test_linear_layers_may_be_quantized_or_wrapped(name):
+    layer, x = make(name).eval(), torch.randn(2, 30, 8)
+    wanted, _ = layer(x, x, x, generator=seeded())
+    torch.testing.assert_close(quantize_dynamic(layer, {nn.Linear})(x, x, x)[0], wanted, rtol=0, atol=1.0)
+    layer.out_proj = nn.Sequential(layer.out_proj)
+    assert torch.equal(layer(x, x, x, generator=seeded())[0], wanted)
 
 
 @each_preset
@@ -89,29 +164,31 @@ def test_checkpointing_repeats_the_masks(preset, use_reentrant, source):
     assert torch.equal(gradient(attend, x, is_checkpointed=True, use_reentrant=use_reentrant), plain)
 
 
-@each_preset
-def test_tensors_without_numbers_give_shapes(preset):
+@each
+def test_tensors_without_numbers_give_shapes(name):
     with FakeTensorMode():
-        output, attended = make(preset)(*torch.randn(3, 2, 30, 8))
+        output, attended = make(name)(*torch.randn(3, 2, 30, 8))
     assert output.shape == (2, 30, 8) and attended.values.shape == (2, 2, 30, 4) and attended.density.shape == (2, 2)
-    assert make(preset).to("meta")(*torch.randn(3, 2, 30, 8, device="meta"))[0].shape == (2, 30, 8)
+    assert make(name).to("meta")(*torch.randn(3, 2, 30, 8, device="meta"))[0].shape == (2, 30, 8)
 
 
-class Parent(torch.nn.Module):
+class Parent(nn.Module):
     """Whose child is traced with it."""
 
-    def __init__(self, layer):
+    def __init__(self, layer, n_arguments=3):
         super().__init__()
-        self.layer = layer
+        self.layer, self.n_arguments = layer, n_arguments
 
     def forward(self, x):
-        return self.layer(x, x, x)
+        return self.layer(*[x] * self.n_arguments)
 
 
-def test_symbolic_tracing_is_refused_by_name():
-    for layer in (make("recommended"), make("fitted").attention):
-        with pytest.raises(SbmtError, match="torch.fx"):
-            torch.fx.symbolic_trace(Parent(layer))
+@each
+def test_symbolic_tracing_is_refused_by_name(name):
+    encoder = Encoder(11, 30, d_model=8, d_hidden=8, n_heads=2, n_layers=1, **EVERY[name])
+    for layer in (Parent(make(name)), Parent(make(name).attention), Parent(encoder, 1)):
+        with pytest.raises(SbmtError, match=r"torch\.fx"):
+            torch.fx.symbolic_trace(layer)
 
 
 @each_preset
@@ -135,12 +212,22 @@ def test_evaluation_passes_through_few_files(n, preset):
     assert "layers/sbm.py" in files and len(files) <= 14, sorted(files)
 
 
-@each_preset
-def test_an_export_is_refused(preset):
+@each
+def test_only_what_draws_no_mask_is_exported(name):
     """It would hold one seed, and so one mask."""
-    layer = make(preset).eval()
-    with torch.no_grad(), pytest.raises(SbmtError, match=r"torch\.export would keep one mask"):
-        torch.export.export(layer, (torch.randn(2, 30, 8),) * 3)
+    layer, x = make(name).eval(), torch.randn(2, 30, 8)
+    if name in (*DRAWN, "reformer"):
+        with torch.no_grad(), pytest.raises(SbmtError, match=r"torch\.export would keep one mask"):
+            torch.export.export(layer, (x, x, x))
+    else:
+        found, _ = torch.export.export(layer, (x, x, x)).module()(x, x, x)
+        torch.testing.assert_close(found, layer(x, x, x)[0])
+
+
+def test_a_model_of_full_attention_is_exported():
+    model = Encoder(11, 30, d_model=8, d_hidden=8, n_heads=2, n_layers=1, attention="full").eval()
+    ids = torch.randint(11, (2, 7))
+    torch.testing.assert_close(torch.export.export(model, (ids,)).module()(ids).values, model(ids).values)
 
 
 X = tokens(3, 2, 5, 8)

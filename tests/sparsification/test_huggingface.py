@@ -275,6 +275,14 @@ def test_what_no_mask_can_do_is_refused_when_it_is_asked_for(make, options, why)
         model(**sentences() | options)
 
 
+def test_a_fitted_mask_takes_an_empty_batch():
+    """Models themselves fail before, in reshaping."""
+    heads = torch.zeros(0, 4, 6, 8, requires_grad=True)
+    found, _ = attend(saturated(bert()).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
+    found.sum().backward()
+    assert found.shape == (0, 6, 4, 8) and heads.grad.shape == heads.shape
+
+
 def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
     sparse = saturated(bert())
     module = sparse.bert.encoder.layer[0].attention.self

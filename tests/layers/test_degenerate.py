@@ -30,7 +30,7 @@ def test_an_empty_batch(is_training, name):
 @pytest.mark.parametrize("name", EVERY)
 def test_shapes_of_an_empty_batch_must_fit(name):
     query, key = torch.zeros(0, 2, 6, 4), torch.zeros(0, 2, 6, 4)
-    with pytest.raises(sbmt.SbmtError, match="as many values as keys"):
+    with pytest.raises(sbmt.SbmtError, match="one value per key"):
         MultiHeadAttention(8, 2, **EVERY[name]).attention(query, key, key[:, :, :3])
 
 

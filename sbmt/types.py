@@ -1,4 +1,4 @@
-"""What every attention returns, in which type numbers are computed, and what compilers and transforms may follow."""
+"""The output of every attention, the types of computation, and checks for compilers and transforms."""
 
 import sys
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, eq=False)
 class AttentionOutput:
-    """Values of an attention together with what they cost.
+    """The values of an attention, its densities and its auxiliary loss.
 
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.

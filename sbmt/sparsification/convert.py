@@ -1,4 +1,4 @@
-"""Putting fitted masks in the place of full attention."""
+"""Replacing full attention by fitted masks."""
 
 import copy
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Fitting block models to a network that is left as it is, and measuring what their masks see."""
+"""Fitting block models to an unchanged network, and measuring how much attention their masks cover."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,12 +159,12 @@ class Heads(NamedTuple):
     key_mask: Tensor | None = None
 
     def attend(self, attention: nn.Module) -> AttentionOutput:
-        """What another attention makes of it."""
+        """The output of another attention for these inputs."""
         return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
 
 
 def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
-    """What each fitted layer of a model is given, call by call, while all of them attend all pairs without dropout."""
+    """The inputs of each fitted layer of a model, by call, while all layers use full attention without dropout."""
     calls: dict[str, list[Heads]] = defaultdict(list)
     layers = fitted_layers(model)
 
@@ -255,7 +255,7 @@ def _effective_keys(weights: Tensor) -> Tensor:
 
 @contextmanager
 def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
-    """Afterwards these attributes are what they were before."""
+    """Restores these attributes afterwards."""
     before = [(thing, name, getattr(thing, name)) for thing in things for name in names]
     try:
         yield
@@ -270,7 +270,7 @@ def falling(done: float) -> float:
 
 
 def endless(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches, again and again; raises SbmtError if there are none, or they cannot be gone through twice."""
+    """Repeats batches endlessly; raises SbmtError if there are none, or they cannot be iterated twice."""
     is_empty = True
     while True:
         for batch in batches:

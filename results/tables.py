@@ -47,7 +47,7 @@ ESTIMATORS = {
 FIGURE_4 = {  # titles, and the trials with 256 and with 64 tokens
     "full attention": ("full", "full"),
     "SBM": ("sbm", "sbm"),
-    "control: a random mask as dense": ("", "random-equal"),
+    "control: a random mask of equal density": ("", "random-equal"),
     "SBM without self-loops": ("no-loops", "no-loops"),
     "SBM, Algorithm 1": ("", "sbm-algorithm-1"),
     "linear": ("linear", "linear"),
@@ -268,7 +268,7 @@ def language_table() -> str:
         rows.append((title, *before, *(_points_of(f"glue/{task}", trial) for task in GLUE)))
     chances = (f"{100 * load(f'glue/{task}')['runs'][0]['chance']:.1f}" for task in GLUE)
     alone = load("glue/mlm")["runs"][0]["frequencies"]["perplexity"]
-    rows.append(("guessing by frequency", f"{alone:,.0f}", LEFT_OUT, *chances))
+    rows.append(("predicting by frequency", f"{alone:,.0f}", LEFT_OUT, *chances))
     return grid(("", "perplexity", "pairs", *GLUE.values()), rows)
 
 
@@ -387,7 +387,7 @@ def fitted_gain_table() -> str:
 
 CONTESTANTS = {
     "sbm": "this library",
-    "window": "a window of as many keys",
+    "window": "a window with as many keys",
     "transformer_conv": "PyTorch Geometric's `TransformerConv`",
     "pyg": '`backend="pyg"`',
     "torch.sparse": "`torch.sparse`",

@@ -68,7 +68,7 @@ def _check_date() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; torch raises it as a RuntimeError, recognisable only by its words."""
+    """Whether an error says that memory ran out; torch raises it as a RuntimeError, recognisable only by its text."""
     words = "can't allocate memory", "out of memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 

@@ -1,4 +1,4 @@
-"""Checks of what holds of every attention behind the library's interface, for ours and for anybody's."""
+"""Checks that every attention with the library's interface must pass, ours or yours."""
 
 import copy
 from collections.abc import Callable
@@ -15,7 +15,7 @@ STANDARD_ERRORS = 6.0  # between two means: some 2e-9 a number, far above what a
 
 
 class Tokens(NamedTuple):
-    """What an attention is given; in masks, True is a real token."""
+    """The inputs of an attention; in masks, True is a real token."""
 
     query: Tensor
     key: Tensor
@@ -33,7 +33,7 @@ Reading = tuple[Tokens, Callable[[Any], Tensor]]  # what an attention is given, 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """An attention under test, and what the checks need to know of it."""
+    """An attention under test, and its properties that the checks need."""
 
     module: nn.Module
     n_heads: int
@@ -95,7 +95,7 @@ def _numbers(out: Any, example: slice = slice(None), n: int | None = None) -> Te
 
 
 def check_outputs(subject: Subject) -> None:
-    """Outputs have the shape, type and device that follow from the queries."""
+    """Outputs have the shape, type and device of the queries."""
     for dtype in (torch.float32, torch.float64):
         subject.module.to(dtype)
         query, *_ = tokens = subject.padded(dtype)
@@ -122,7 +122,7 @@ def check_density(subject: Subject) -> None:
 
 
 def check_edges(subject: Subject) -> None:
-    """Edges come where they are asked for, join real tokens, and are all that a query reads."""
+    """Edges are returned on request, join real tokens, and include every key that a query reads."""
     tokens = subject.padded()
     out = subject.attend(tokens, return_edges=True)
     is_asked = out.edges is not None and subject.attend(tokens).edges is None
@@ -139,7 +139,7 @@ def check_edges(subject: Subject) -> None:
 
 
 def check_padding(subject: Subject) -> None:
-    """What padded tokens hold changes nothing, in training too, and padded queries give zeros."""
+    """The content of padded tokens has no effect, in training either, and padded queries give zeros."""
     inputs = [subject.padded()]
     first, last = torch.zeros_like(inputs[0].query_mask), torch.zeros_like(inputs[0].key_mask)
     first[:, 0] = last[:, -1] = True
@@ -159,7 +159,7 @@ def check_padding(subject: Subject) -> None:
 
 
 def check_company(subject: Subject) -> None:
-    """An example gives alone and without its padding what it gives padded, between two others."""
+    """An example has the same output alone and without padding as in a padded batch."""
     n, tokens = subject.n_tokens - 2, subject.padded()
     alone = Tokens(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
     rule = "an example must give the same in a padded batch as alone: no sum, mean or maximum may run over the batch"

@@ -1,4 +1,4 @@
-"""What every attention returns, in which type numbers are computed, and what compilers and transforms may follow."""
+"""The output of every attention, the types of computation, and checks for compilers and transforms."""
 
 import sys
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class _Output(NamedTuple):
 
 
 class AttentionOutput(_Output):
-    """Values of an attention together with what they cost.
+    """The values of an attention, its densities and its auxiliary loss.
 
     It is a tuple, as PyTorch's backward hooks and sharding need it.
 

@@ -1,4 +1,4 @@
-"""Decoding token by token: what a layer keeps of the tokens before."""
+"""Decoding token by token: the cache of previous tokens of a layer."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from sbmt.errors import SbmtError
 
 
 class Cache:
-    """The keys and values of the tokens so far, and what else one layer keeps of them.
+    """The keys and values of the previous tokens, and other data that a layer stores for them.
 
     A causal attention that is called with a cache takes its queries for the tokens that follow those in it, and adds
     their keys and values. Room doubles when it runs out, so that a token costs the same however many came before.

@@ -62,7 +62,7 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
     """Names that ``backend=`` accepts for tensors on a device, besides ``"auto"``.
 
     Args:
-        device: Where the tensors are.
+        device: Device of the tensors.
 
     Example:
         >>> "dense" in available_backends()
@@ -91,7 +91,7 @@ def edge_attention(
     generator: torch.Generator | None = None,
     return_weights: bool = False,
 ) -> Any:  # a tensor, or a pair of them
-    r"""Softmax attention of each query over the keys its edges lead to.
+    r"""Softmax attention of each query over the keys that it has edges to.
 
     With $s_{ij} = q_i k_j^\top / \sqrt d$, gate $g$ (1 where none is given) and bias $\beta$ (0 where none is given),
     edge (i, j) has
@@ -104,7 +104,7 @@ def edge_attention(
     $$\sum_j a_{ij} v_j \qquad\text{with}\qquad a_{ij} = \frac{w_{ij}}{e^{b} + \sum_{j'} w_{ij'}},$$
 
     where the sums run over its edges, $b$ is the sink of its head, and there is no $e^b$ without sinks. A query without
-    edges gets zeros, and so does its gradient.
+    edges gets zeros, and its gradient is zero.
 
     Args:
         query: ``(batch, heads, n_queries, d)``.
@@ -116,13 +116,13 @@ def edge_attention(
         bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to scores. Without a gate it is the gate $e^\beta$ under
             the weight rule. A bias of $-\ln p$ on an edge that was drawn with probability p makes numerator and
             denominator unbiased estimates of those of attention to every key.
-        sink: $b$, ``(heads,)``, a logit of its own that takes part in every row's softmax and has no value, so that a
+        sink: $b$, ``(heads,)``, a logit that takes part in every row's softmax but has no value, so that a
             query may attend to nothing. −∞ switches it off.
         backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
-            differ in speed alone.
+            differ only in speed.
         dropout: Probability in [0, 1) that an edge's weight is dropped; the rest are scaled up to keep the mean.
         generator: Source of dropout's seed: one int64 if ``dropout > 0``, none otherwise.
-        return_weights: Also return the weights $a$ as they are before dropout.
+        return_weights: Also return the weights $a$ before dropout.
 
     Returns:
         ``(batch, heads, n_queries, d_value)`` in the type of ``value``; with ``return_weights``, a pair of that and
@@ -130,7 +130,7 @@ def edge_attention(
         differentiable in all tensors above.
 
     Raises:
-        SbmtError: On shapes that do not fit, integer input, a gate of the wrong length or sign, a bias or sink of the
+        SbmtError: If shapes do not fit, or for integer input, a gate of the wrong length or sign, a bias or sink of the
             wrong length or not finite, unknown names, or dropout outside [0, 1).
 
     Paper: equations 3 and 4; the gate rules are equation 9 and the released code's. Bias and sink are not the paper's.
@@ -175,9 +175,9 @@ def attend_along(
 
 
 def pick_backend(edges: EdgeList) -> str:
-    """The name of the backend that ``backend="auto"`` takes for these edges.
+    """The name of the backend that ``backend="auto"`` selects for these edges.
 
-    Causal masks always get the same one: if density had a say, later tokens could change the rounding of earlier ones.
+    Causal masks always get the same one: otherwise later tokens could change the rounding of earlier ones.
     """
     if can_run_on(edges.keys.device):
         return "cpu"
@@ -187,9 +187,9 @@ def pick_backend(edges: EdgeList) -> str:
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
-    """What each edge's weight is multiplied by: 0 with probability ``dropout``, else 1 / (1 − ``dropout``).
+    """The factor of each edge's weight: 0 with probability ``dropout``, else 1 / (1 − ``dropout``).
 
-    It depends on the edge's cell alone: it is the same whatever else is in the mask, and on every device.
+    It depends only on the edge's cell: it is the same for all masks that contain the edge, and on every device.
     """
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):

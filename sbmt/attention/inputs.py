@@ -1,4 +1,4 @@
-"""What attention along edges takes besides tokens and edges, and what is refused."""
+"""Further arguments of attention along edges, and their checks."""
 
 import math
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ Attended = tuple[Tensor, Tensor | None]
 
 
 class EdgeTerms(NamedTuple):
-    """What enters attention besides tokens and edges, by the equations of :func:`sbmt.edge_attention`."""
+    """Terms of attention besides tokens and edges, as in the equations of :func:`sbmt.edge_attention`."""
 
     gate: Tensor | None = None  # (n_edges,), positive; None for ones
     gate_rule: GateRule = "score"

@@ -30,7 +30,7 @@ class EdgeAttention(MessagePassing):
     Args:
         gate_rule: What the gate multiplies, ``"score"`` or ``"weight"``.
 
-    Cost: O(edges · d) time and memory: messages are materialised. Paper: equations 3, 4 and 9.
+    Cost: O(edges · d) time and memory, because messages are stored. Paper: equations 3, 4 and 9.
 
     Example:
         >>> import torch
@@ -60,9 +60,9 @@ class EdgeAttention(MessagePassing):
     ) -> Float[Tensor, "n_targets d_value"] | tuple[Float[Tensor, "n_targets d_value"], Float[Tensor, " n_edges"]]:
         """Passes messages from sources to targets, and returns what each target receives.
 
-        ``gate`` holds a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
+        ``gate`` has a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
         as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds a term to each target's
-        denominator, its exponential. With ``return_weights`` the weights after the softmax are returned too.
+        denominator, its exponential. With ``return_weights``, the weights after the softmax are also returned.
         """
         given: Any = (query, 1), (key, 0), (value, 0)
         queries, keys, values = (x[side] if isinstance(x, tuple) else x for x, side in given)
@@ -93,7 +93,7 @@ class EdgeAttention(MessagePassing):
         index: Tensor,
         size_i: int,
     ) -> Tensor:
-        """The weight of each edge, which sum to at most 1 over those of a target."""
+        """The weights of edges, which sum to at most 1 for each target."""
         scores = (query_i / query_i.shape[-1] ** 0.5 * key_j).sum(-1)  # n_edges
         if gate is not None:
             scores = scores * gate if self.gate_rule == "score" else scores + gate.log()
@@ -106,7 +106,7 @@ class EdgeAttention(MessagePassing):
         return softmax(torch.cat([scores, sink]), with_sinks, num_nodes=size_i)[: len(index)]
 
     def message(self, value_j: Tensor, weights: Tensor) -> Tensor:
-        """What each edge carries: the weighted value of its source."""
+        """The message of each edge: the weighted value of its source."""
         return weights[:, None] * value_j
 
 

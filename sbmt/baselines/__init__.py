@@ -1,4 +1,4 @@
-"""Attentions to compare with, behind the same interface."""
+"""Attentions for comparison, with the same interface."""
 
 from sbmt.baselines.full import FullAttention as FullAttention
 from sbmt.baselines.linear import LinearAttention as LinearAttention

@@ -1,4 +1,4 @@
-"""What baselines share: the checks of their inputs, zeros at padding, number types, and the output."""
+"""Code that baselines share: checks of inputs, zeros at padding, number types, and the output."""
 
 from contextlib import nullcontext
 from functools import reduce
@@ -100,5 +100,5 @@ def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] 
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """The real keys, or all keys of an example that has none: its softmax stays finite, and is then ignored."""
+    """The real keys, or all keys of an example that has none: its softmax stays finite and is ignored."""
     return key_mask | ~key_mask.any(-1, keepdim=True)

@@ -23,7 +23,7 @@ class RandomMaskAttention(Baseline):
 
     Args:
         mask_density: Edge probability in [0, 1], of the pairs outside the window if there is one.
-        window: Whether every token also attends those at most ``window / 2`` places away; 0 means self-loops.
+        window: Whether every token also attends to those at most ``window / 2`` positions away; 0 means self-loops.
         reweight: Whether a drawn edge weighs 1/p times as much, see :class:`~sbmt.layers.SBMAttention`.
         sink: Whether each head learns a logit that takes part in the softmax and has no value.
         backend: What attends along the edges; ``"auto"`` chooses.

@@ -21,13 +21,13 @@ Learning = Literal["straight_through", "likelihood"]
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
     r"""Share of real pairs that are edges, with a straight-through gradient.
 
-    The value is $|M| / N$ for $N$ real pairs, 0 where there are none. With the gate of
+    The value is $|M| / N$ for $N$ real pairs, 0 if there are none. With the gate of
     :func:`~sbmt.block_model.model.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. The
-    expectation of that is $p_{ij}$ times the exact gradient, so it fades as masks get sparse.
+    expectation of that is $p_{ij}$ times the exact gradient, so it vanishes as masks become sparse.
 
     Args:
-        edges: What was attended.
-        gate: ``(n_edges,)``, whose gradient counts and whose value does not; None means no gradient.
+        edges: The edges that were attended to.
+        gate: ``(n_edges,)``; only its gradient is used, not its value. None means no gradient.
 
     Paper: section 5.2, the term L_s.
     """
@@ -68,7 +68,7 @@ def weigh_edges(
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:
-    """L_s: the mean density over examples, then heads, then layers. Add ``density_weight`` times it to the loss.
+    """L_s: the mean density over examples, heads and layers. Add it, times ``density_weight``, to the loss.
 
     Args:
         outputs: One attention output per layer.
@@ -100,7 +100,7 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
     """The tensor itself, whose gradient is scaled to length 1 for each head.
 
     Rates are exponentials, so in rare steps the gradient of the fit grows by a factor of a thousand, after which Adam
-    would stand still for hundreds of steps. The direction stays, and so does the optimum.
+    would hardly move for hundreds of steps. The direction and the optimum do not change.
     """
     return _UnitGradient.apply(x, head_axis)
 
@@ -129,19 +129,19 @@ def fit_loss(
 
     $$\frac{1}{N} \sum_i \Big[\sum_j r_{ij} - c \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)\Big]$$
 
-    over the N real queries of all examples and heads; 0 where there are none. The first sum runs over all keys and has
+    over the N real queries of all examples and heads; 0 if there are none. The first sum runs over all keys and has
     a closed form; the second runs over the drawn edges, and estimates that over all keys if the attention was
-    reweighted. Where a head's overall rate is optimal, the rates of a query sum on average to c times the attention
-    that it gives away, so that at most c edges per query are expected.
+    reweighted. If a head's overall rate is optimal, the rates of a query sum on average to c times the attention
+    that it gives to others, so that at most c edges per query are expected.
 
     Args:
-        block_model: What is fitted.
-        edges: The edges that were attended.
-        rate: Their rates without exploration, by whose gradient the block model learns.
+        block_model: The block model to fit.
+        edges: The edges that were attended to.
+        rate: Their rates without exploration, through which the block model learns.
         weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
-        is_near: Edges of a window, which were not drawn. No rate has to explain them: the second sum leaves them out.
+        is_near: Edges of a window, which were not drawn; the second sum leaves them out.
 
     Cost: O(n k + k² + edges). Not in the paper; after Ball, Karrer and Newman (2011), with attention for counted edges.
     """
@@ -161,10 +161,10 @@ def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) ->
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
-    """The sum of the layers' auxiliary losses, to be added to the loss of the task.
+    """The sum of the layers' auxiliary losses, which you add to the loss of the task.
 
     Args:
-        outputs: What a model returned, or the attention outputs of its layers.
+        outputs: The output of a model, or the attention outputs of its layers.
 
     Example:
         >>> import sbmt

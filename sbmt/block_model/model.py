@@ -29,7 +29,7 @@ _NUMBERS_AT_ONCE = 1 << 24  # gathered along edges, or pairs whose probabilities
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
-    """The probability of an edge by its rate: min(r, 1), or 1 − e^{−r} under the Poisson link."""
+    """The probability of an edge with a given rate: min(r, 1), or 1 − e^{−r} under the Poisson link."""
     return rate.clamp(max=1.0) if link == "bilinear" else -torch.expm1(-rate)
 
 
@@ -38,7 +38,7 @@ class ExtraKeys:
     """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n where a constant adds δ · n².
 
     Attributes:
-        per_query: Expected number of extra keys of a query, > 0; padded keys count among the n_keys but are never
+        per_query: Expected number of extra keys per query, > 0; padded keys count among the n_keys but are never
             drawn. The paper's δ is constant.
 
     Example:
@@ -68,8 +68,8 @@ def check_exploration(exploration: float) -> None:
 def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$1 + p - \mathrm{sg}(p)$: exactly one in the forward pass, the identity in $p$ in the backward pass.
 
-    A sampled edge multiplies its score by this gate. The value of the attention is that of the sampled mask, and the
-    loss's gradient with respect to the gate arrives at the edge's probability unchanged:
+    The score of a sampled edge is multiplied by this gate. The attention's value is that of the sampled mask, and the
+    loss's gradient with respect to the gate reaches the edge's probability unchanged:
     $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
 
     Args:
@@ -109,7 +109,7 @@ class BlockModel(TokenPairs):
     rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability
 
     - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, the paper's;
-    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ holds rates, which may exceed 1 (ours).
+    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ contains rates, which may exceed 1 (ours).
 
     Pairs with a padded query or key have probability 0. Exploration $\delta$ makes these $\min(p_{ij} + \delta, 1)$
     and $1 - e^{-(r_{ij} + \delta)}$ on real pairs.
@@ -121,12 +121,12 @@ class BlockModel(TokenPairs):
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
         link: How a rate becomes a probability.
-        causal: Whether no query may attend a later key: pairs with j > i are no pairs. Since edges are independent,
-            leaving them out is exactly the law of the others. Fewer queries than keys are the last ones: query i stands
+        causal: Whether no query may attend to a later key: pairs with j > i are excluded. As edges are independent,
+            the law of the others does not change. If there are fewer queries than keys, they are the last: query i is
             at position i + n_keys - n_queries.
 
     Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
-    [0, 1] by at most 1e-6 are taken for rounding and clamped; memberships of padded tokens are never looked at.
+    [0, 1] by at most 1e-6 are treated as rounding errors and clamped; memberships of padded tokens are never read.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
@@ -255,7 +255,7 @@ class BlockModel(TokenPairs):
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """Ones with the gradient of p, by :func:`straight_through_gate`.
 
-        p is taken without ``min(·, 1)``, whose gradient is zero: no edge of probability 1 could become less likely.
+        p is used without ``min(·, 1)``, whose gradient is zero: no edge of probability 1 could become less likely.
         """
         rate = self.edge_rate(edges)
         return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))
@@ -311,8 +311,8 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
     r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
     An edge that is drawn with probability p, exploration included, then stands for 1/p pairs, so that the softmax's
-    numerator and denominator over drawn edges estimate those over all pairs without bias, as long as p is at least
-    :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. It carries no gradient. Not in the paper.
+    numerator and denominator over drawn edges are unbiased estimates of those over all pairs, if p is at least
+    :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. The bias has no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
@@ -339,7 +339,7 @@ def _check_shapes(
 
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:
-    """The tensor with its entries clamped to [0, upper], which may exceed that range by rounding only."""
+    """The tensor with its entries clamped to [0, upper], which they may exceed only by rounding."""
     if is_traced(value):
         return value.clamp(0.0, upper)
     low, high = (x.item() for x in torch.aminmax(value.detach()))

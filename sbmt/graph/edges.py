@@ -28,16 +28,16 @@ class EdgeList(TokenPairs):
     Rows are queries, flattened over (example, head, query); row ``r`` holds ``keys[row_ptr[r]:row_ptr[r + 1]]``.
 
     Attributes:
-        row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, never falls.
+        row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, non-decreasing.
         keys: int64 ``(n_edges,)``, key index within its head, strictly ascending in each row.
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
         key_mask: bool ``(batch, n_keys)``, the same for keys.
-        causal: Whether no query may have an edge to a later key. Fewer queries than keys are the last ones: query i
-            stands at position i + n_keys - n_queries.
+        causal: Whether no query may have an edge to a later key. If queries are fewer than keys, they are last: query i
+            is at position i + n_keys - n_queries.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
-        check: Whether to verify also what takes a pass over the edges: their order, their range, and that none of them
-            touches padding, or a later key if the mask is causal.
+        check: Whether to run also checks that take a pass over the edges: their order, their range, and that none
+            touches padding, or leads to a later key if the mask is causal.
 
     Memory: 8 bytes per edge and per row. SbmtError if the parts do not fit together.
     """

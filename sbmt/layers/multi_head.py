@@ -18,25 +18,25 @@ TransformHeads = Callable[..., tuple[Tensor, Tensor]]  # of query and key heads;
 
 
 class MultiHeadAttention(nn.Module):
-    """Projects to heads, attends, projects back.
+    """Multi-head attention: projects to heads, attends, and projects back.
 
     Parameter names, their layout and the order of the first arguments are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads as it is and gives
     the same outputs. Two things differ: the second result is an :class:`~sbmt.types.AttentionOutput` instead of a dense
-    weight matrix, and a ``key_padding_mask`` leaves out the queries too if there are as many as keys. It can take the
+    weight matrix, and a ``key_padding_mask`` also masks queries if there are as many as keys. It can take the
     place of ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
 
     Args:
         embed_dim: Width of the model, a multiple of ``num_heads``.
         num_heads: Number of heads.
-        dropout: On the attention weights while training, in [0, 1).
-        bias: Whether the projections have one.
+        dropout: Dropout of the attention weights in training, in [0, 1).
+        bias: Whether the projections have a bias.
         batch_first: Always True.
-        device: Where the parameters are kept, as numbers of ``dtype``.
+        device: Device of the parameters, whose type is ``dtype``.
         attention: Name for :func:`~sbmt.layers.build_attention`.
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
-            key begin in the same clusters. They part in training.
-        transform_heads: Called with the projected query and key heads; returns those that are attended with, in the
+            key start in the same clusters. Training can separate them.
+        transform_heads: Called with the projected query and key heads; returns transformed ones with the
             same shapes. :class:`~sbmt.layers.rotary.RotaryPositions` is one; a module becomes part of the layer.
         **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
 
@@ -99,7 +99,7 @@ class MultiHeadAttention(nn.Module):
             self.to(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew, as the constructor does; so do modules of the attention that have this method."""
+        """Reinitialises all parameters, including those of modules of the attention that have this method."""
         self.out_proj.reset_parameters()
         self._reset_projections()
         for module in reversed(list(self.attention.modules())):  # children first: their parents may scale them
@@ -136,19 +136,19 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: ``(batch, n_queries, embed_dim)``.
             key: ``(batch, n_keys, embed_dim)``.
-            value: Of the key's shape.
+            value: The same shape as ``key``.
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or, as PyTorch's own layers
                 pass it on, 0 and -inf for that.
-            need_weights: Whether the second result is wanted.
+            need_weights: Whether to return the second result.
             attn_mask: Refused, since the mask is what this layer infers, but for the causal mask in a causal layer:
                 PyTorch's own layers pass it on.
-            is_causal: Whether no query may attend a later key, which ``causal=True`` decides when the layer is built.
+            is_causal: Whether no query may attend to a later key, which ``causal=True`` sets when the layer is built.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. A padded query's output is the output
                 projection's bias. It defaults to ``key_padding_mask`` if there are as many queries as keys, as in
                 self-attention. Pass zeros (False) where queries are another sequence of the same length.
             generator: Source of the mask's and dropout's seeds.
-            return_edges: Whether the second result carries the edges.
-            cache: What the layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
+            return_edges: Whether the second result includes the edges.
+            cache: The layer's earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
         """
         check_floating(query=query, key=key, value=value)
         check_untransformed(query, key, value)

@@ -53,11 +53,11 @@ REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 def register_attention(name: str, attention: type[nn.Module]) -> None:
-    """Gives an attention of yours a name, for :func:`build_attention`, the models, the trainer and the command line.
+    """Registers your attention under a name for :func:`build_attention`, models, the trainer and the command line.
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
     if it needs that. Other numbers, names and bools with a default are options of the command line, such as
-    ``--n-hops`` for ``n_hops=2``. A name of yours may be registered again; SbmtError on a name of the library.
+    ``--n-hops`` for ``n_hops=2``. You may register your names again; SbmtError on a name of the library.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
@@ -108,7 +108,7 @@ def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
 
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
-    """The options of an attention with these values, and its defaults elsewhere; SbmtError if a value does not fit."""
+    """The options of an attention with these values and defaults for the others; SbmtError if a value does not fit."""
     allowed = {each.name: each.metadata["names"] for each in fields(options_of(name))}
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:
@@ -132,12 +132,12 @@ def arguments_of(options: Any) -> dict[str, Any]:
 
 
 def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:
-    """Builds an attention by its name; all share the interface of :class:`~sbmt.SBMAttention`.
+    """Builds an attention by name; all attentions have the interface of :class:`~sbmt.SBMAttention`.
 
     Args:
         name: ``"sbm"``, ``"full"``, …, or one that :func:`register_attention` was given.
         preset: For ``"sbm"``: ``"recommended"``, ``"faithful"`` or ``"fitted"``; arguments override its settings.
-        **arguments: What the class takes; all take ``d_head`` and ``n_heads``.
+        **arguments: Arguments of the class; all classes take ``d_head`` and ``n_heads``.
 
     Example:
         >>> build_attention("full", d_head=8, n_heads=2)

@@ -43,16 +43,16 @@ class SBMAttention(nn.Module):
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
 
     With ``membership="crossed"`` clusters are pairs of parts, one from either of two partitions of the tokens, in each
-    of ``n_groups`` groups (:class:`~sbmt.block_model.crossed.CrossedModel`). A token divides itself among the two parts
-    of largest logit of each partition by a softmax, a linear map takes the place of the MLP, and the blocks of the
+    of ``n_groups`` groups (:class:`~sbmt.block_model.crossed.CrossedModel`). A token is divided between the two parts
+    with the largest logits of each partition by a softmax, a linear map replaces the MLP, and the blocks of the
     partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
 
-    With ``learning="likelihood"`` the block model is fitted to the attention that its edges are given
+    With ``learning="likelihood"`` the block model is fitted to the attention along its edges
     (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the loss of the task. S is then
     multiplied by a learned rate γ per head, and the block model reads detached queries and keys, so that no gradient
-    passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys at the
-    layer's first step of training, so that training starts with about c edges per query. Two attributes may be set
-    between steps: while ``is_dense`` is True, training attends all pairs of real tokens without reweighting and fits
+    passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys in the
+    layer's first training step, so that training starts with about c edges per query. Two attributes may be set
+    between steps: while ``is_dense`` is True, training attends to all real pairs without reweighting and fits
     the block model to them, a warm-up; ``edges_per_query`` is c.
 
     Args:
@@ -66,28 +66,28 @@ class SBMAttention(nn.Module):
             :class:`~sbmt.block_model.model.ExtraKeys`, which adds edges in proportion to n.
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         membership: ``"sigmoid"`` (the paper's), or ``"crossed"``, which needs the Poisson link.
-        self_loops: Whether every token also attends itself.
-        window: Whether every token also attends those at most ``window / 2`` places away.
-        dropout: On the attention weights while training, in [0, 1).
-        backend: What attends along the edges; ``"auto"`` chooses.
+        self_loops: Whether every token also attends to itself.
+        window: Whether every token also attends to those at most ``window / 2`` positions away.
+        dropout: Dropout of the attention weights in training, in [0, 1).
+        backend: Implementation of attention along the edges, or ``"auto"``.
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
         edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
             among. It bounds the number of edges that are drawn, on average over queries.
         n_groups: Groups of crossed partitions.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
-        sink: Whether each head learns a logit that takes part in the softmax and has no value, so that a token may
+        sink: Whether each head learns a logit that takes part in the softmax without a value, so that a token may
             attend to nothing.
-        causal: Whether no token attends a later one. Fewer queries than keys are the last ones.
+        causal: Whether no token attends to a later one. If there are fewer queries than keys, they are the last tokens.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
-    In eval mode masks are still sampled, as in the paper, but without exploration and dropout. At the start every edge
+    In eval mode masks are still sampled, as in the paper, but without exploration and dropout. Initially every edge
     probability is close to ¼; with crossed memberships they differ.
 
     Raises:
-        SbmtError: On an argument that is unknown, out of range, or at odds with another.
+        SbmtError: If an argument is unknown, out of range, or contradicts another.
 
     Cost: O(n k² + edges · (k + d)) for each head; with crossed memberships O(n √k d + edges · d).
 
@@ -158,7 +158,7 @@ class SBMAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew, as the constructor does."""
+        """Reinitialises all parameters, as the constructor does."""
         for module in self.node_mlp:
             if isinstance(module, nn.Linear):
                 module.reset_parameters()
@@ -228,7 +228,7 @@ class SBMAttention(nn.Module):
         return scores.clamp(max=largest).exp() / divisor
 
     def block_parameters(self) -> list[nn.Parameter]:
-        """What the block model is made of: all parameters but the sink, which belongs to the attention."""
+        """The parameters of the block model: all except the sink, which belongs to the attention."""
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
     def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
@@ -260,11 +260,11 @@ class SBMAttention(nn.Module):
         """Samples a mask and attends along it; ``return_edges`` asks for its edges in the output.
 
         Masks of tokens are True at real ones. ``generator`` is the source of one int64 for the mask, and one more for
-        dropout. ``cache`` is what the layer keeps of earlier tokens (:class:`~sbmt.attention.cache.Cache`), which the
-        queries and keys given here follow; edges of crossed memberships are then numbered within the cache's room.
+        dropout. ``cache`` holds the layer's earlier tokens (:class:`~sbmt.attention.cache.Cache`), which the
+        given queries and keys follow; edges of crossed memberships are then numbered within the cache's capacity.
 
         No mask is drawn for a batch without examples, nor for tensors without numbers (``torch.device("meta")``,
-        ``FakeTensorMode``): the output then has shapes alone, and no edges. SbmtError on what does not fit together,
+        ``FakeTensorMode``): the output then has only shapes and no edges. SbmtError on arguments that do not fit,
         and inside ``torch.export``.
         """
         check_attention_inputs(query, key, value, None if self.causal else self.window)

@@ -59,7 +59,7 @@ def sample_edges(
     Under the Poisson link all three agree: $1 - e^{-(r + \delta)}$ is the law.
 
     Args:
-        block_model: What to draw from.
+        block_model: The block model to draw from.
         sampler: A name in :data:`SAMPLERS`, to which you may add your own.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
         generator: Source of the call's one random int64; None is torch's default CPU generator.

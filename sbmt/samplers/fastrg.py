@@ -21,7 +21,7 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     The number of times a pair is drawn is Poisson with mean $r_{ij} + \delta$, so it becomes an edge with probability
     $1 - e^{-(r_{ij} + \delta)}$: at most 63.2 % under the bilinear link.
 
-    Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are put right; examples and heads are
+    Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are corrected; examples and heads are
     drawn together; exploration is one more cluster; the multiplicity of each edge is kept.
 
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn; SbmtError beyond 2²⁶ draws.
@@ -110,7 +110,7 @@ def _check_total(rates: Tensor) -> None:
 
 
 def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[Tensor, ...]:
-    """Y, B, Z in float64, where exploration δ is a cluster of its own: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
+    """Y, B, Z in float64, where exploration δ is an additional cluster: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
     twin = in_float64(block_model)
     query, block, key = twin.query_membership, twin.block_matrix, twin.key_membership
     if exploration > 0:

@@ -9,7 +9,7 @@ from sbmt.counter_rng import WORD
 
 
 def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The (example, head, query) that a flattened row stands for: the address of its random stream."""
+    """The (example, head, query) of a flattened row, which determines its random stream."""
     _, heads, n_queries, _ = shape
     graph = rows // n_queries
     return graph // heads + first_example, graph % heads, rows % n_queries

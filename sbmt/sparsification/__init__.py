@@ -1,4 +1,4 @@
-"""From a model that was trained with full attention to one with fitted masks, all its weights as they were."""
+"""Fitted masks for models that were trained with full attention, without changes to their weights."""
 
 from sbmt.sparsification.convert import sparsify as sparsify
 from sbmt.sparsification.fit import MaskQuality as MaskQuality

@@ -1,4 +1,4 @@
-"""Putting fitted masks in the place of full attention."""
+"""Replacing full attention by fitted masks."""
 
 import copy
 from typing import Any, TypeVar
@@ -20,22 +20,22 @@ FULL = FullAttention, nn.MultiheadAttention  # what masks are put in the place o
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
-    """A copy of a trained model with fitted masks in the place of full attention; all its weights stay as they are.
+    """Copies a trained model and replaces full attention by fitted masks; all its weights stay unchanged.
 
     What is replaced: :class:`~sbmt.baselines.FullAttention`, wherever it is, and ``torch.nn.MultiheadAttention``, on
     its own or in ``torch.nn.TransformerEncoderLayer``, which becomes an :class:`~sbmt.MultiHeadAttention` with the same
-    projections. Encoders of Hugging Face Transformers attend through the masks as their attention ``"sbmt"``. The new
+    projections. Models of Hugging Face Transformers use the masks as their attention ``"sbmt"``. The new
     block models are not fitted yet: call :func:`~sbmt.fit_block_models` next.
 
     Args:
-        model: Trained with full attention.
-        edges_per_query: c, how many edges a query's attention is divided among. It bounds the mean number of keys that
-            a query draws; the more there are, the closer a query's output comes to what it was.
+        model: A model trained with full attention.
+        edges_per_query: c, the expected edges per query at the optimum. It bounds the mean number of keys that
+            a query draws; the larger it is, the closer outputs are to those of full attention.
         **arguments: Further arguments of :class:`~sbmt.SBMAttention`, in place of those of the preset ``fitted`` and of
             :data:`DIFFERENT`.
 
     Raises:
-        SbmtError: If the model holds no full attention, or one that masks cannot stand for, such as a subclass.
+        SbmtError: If the model has no full attention, or one that masks cannot replace, such as a subclass.
 
     Example:
         >>> import torch, sbmt

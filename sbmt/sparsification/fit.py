@@ -1,4 +1,4 @@
-"""Fitting block models to a network that is left as it is, and measuring what their masks see."""
+"""Fitting block models to an unchanged network, and measuring how much attention their masks cover."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ from sbmt.types import AttentionOutput
 
 @dataclass(frozen=True, eq=False)
 class MaskQuality:
-    r"""What the masks of a layer see of the attention they stand for: means over queries, ``(heads,)`` each.
+    r"""How well the masks of a layer approximate full attention: means over queries, ``(heads,)`` each.
 
     With full attention $a_{ij}$ and the weights $w_{ij}$ that a mask leaves and reweights, 0 off the mask:
 
@@ -45,7 +45,7 @@ class MaskQuality:
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of masks by layer, and the losses of all steps if they were just fitted; printed, a row a head."""
+    """The quality of masks by layer, and the losses of all steps after a fit; prints as one row per head."""
 
     layers: dict[str, MaskQuality]
     losses: tuple[float, ...] = ()
@@ -75,17 +75,17 @@ def fit_block_models(
 ) -> MaskReport:
     """Fits the block models of a network to its attention, with everything else frozen.
 
-    While it runs, every layer attends all pairs, as the network was trained to, and its block model learns by
-    likelihood where some of the queries attend (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
+    Meanwhile every layer attends to all pairs, as in the network's training, and its block model learns by
+    likelihood from the attention of some queries (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
 
     Args:
-        model: From :func:`~sbmt.sparsify`, or trained with the preset ``fitted``.
-        batches: What the model is called with: tensors, tuples of arguments, or mappings of named ones, gone through as
-            often as it takes.
+        model: The result of :func:`~sbmt.sparsify`, or a model trained with the preset ``fitted``.
+        batches: Inputs of the model: tensors, tuples of arguments, or mappings of keyword arguments, iterated as
+            often as needed.
         steps: Steps of Adam, one batch each; some hundreds are enough.
-        learning_rate: The largest; it falls to zero over the last third, along a cosine.
-        n_queries: On how many queries of a sequence, chosen at random, a step fits. Causal masks take all of them.
-        n_measured: How many of the batches that follow the masks are measured on.
+        learning_rate: Largest learning rate; it falls to zero over the last third, along a cosine.
+        n_queries: Number of random queries per sequence that a step fits to. Causal masks use all queries.
+        n_measured: Number of the following batches on which the masks are measured.
         on_step: Called after each step with its number, from 1, and its loss.
 
     Raises:
@@ -125,9 +125,9 @@ def fit_block_models(
 
 
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
-    """Compares masks with full attention, on what each layer of a network is given when all attend all pairs.
+    """Compares masks with full attention on the inputs that each layer gets when all layers use full attention.
 
-    ``masks`` may name other attentions to measure in the place of the model's own, by layer; all are in eval mode.
+    ``masks`` may give other attentions, by layer, to measure instead of the model's; all are in eval mode.
     Cost: O(n²) time and memory for each layer: this is an instrument.
     """
     layers = fitted_layers(model)
@@ -159,12 +159,12 @@ class Heads(NamedTuple):
     key_mask: Tensor | None = None
 
     def attend(self, attention: nn.Module) -> AttentionOutput:
-        """What another attention makes of it."""
+        """The output of another attention for these inputs."""
         return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
 
 
 def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
-    """What each fitted layer of a model is given, call by call, while all of them attend all pairs without dropout."""
+    """The inputs of each fitted layer of a model, by call, while all layers use full attention without dropout."""
     calls: dict[str, list[Heads]] = defaultdict(list)
     layers = fitted_layers(model)
 
@@ -255,7 +255,7 @@ def _effective_keys(weights: Tensor) -> Tensor:
 
 @contextmanager
 def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
-    """Afterwards these attributes are what they were before."""
+    """Restores these attributes afterwards."""
     before = [(thing, name, getattr(thing, name)) for thing in things for name in names]
     try:
         yield
@@ -270,7 +270,7 @@ def falling(done: float) -> float:
 
 
 def endless(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches, again and again; raises SbmtError if there are none, or they cannot be gone through twice."""
+    """Repeats batches endlessly; raises SbmtError if there are none, or they cannot be iterated twice."""
     is_empty = True
     while True:
         for batch in batches:

@@ -17,13 +17,13 @@ Names = list[str] | None
 
 
 def bench(
-    suite: Annotated[Names, typer.Option(help="attention or fitted; both if left out")] = None,
+    suite: Annotated[Names, typer.Option(help="attention or fitted; both by default")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
-    threads: Annotated[int | None, typer.Option(help="threads to compute with; torch's choice if left out")] = None,
-    json: Annotated[Path | None, typer.Option(help="where the numbers go, written after each suite")] = None,
+    threads: Annotated[int | None, typer.Option(help="number of threads; torch's choice by default")] = None,
+    json: Annotated[Path | None, typer.Option(help="output file for the numbers, written after each suite")] = None,
 ) -> None:
-    """Measure speed and memory against full attention and other implementations.
+    """Compare speed and memory with full attention and other implementations.
 
     All contestants of a case take turns in one process. A ratio is the median over rounds of the time divided by the
     reference's time in the same round, so 0.5 means twice as fast.
@@ -41,10 +41,10 @@ def bench(
 
 
 def cost(
-    attention: Annotated[Names, typer.Option(help="name of an attention (repeatable); all if left out")] = None,
-    length: Annotated[list[int] | None, typer.Option(help="tokens (repeatable); the paper's tasks if left out")] = None,
+    attention: Annotated[Names, typer.Option(help="name of an attention (repeatable); all by default")] = None,
+    length: Annotated[list[int] | None, typer.Option(help="tokens (repeatable); the paper's tasks by default")] = None,
     density: Annotated[float | None, typer.Option(help=f"of masks; the paper's, or {DENSITY} with --length")] = None,
-    json: Annotated[Path | None, typer.Option(help="where the numbers go")] = None,
+    json: Annotated[Path | None, typer.Option(help="output file for the numbers")] = None,
 ) -> None:
     """Count the operations of a forward pass, relative to full attention.
 
@@ -66,7 +66,7 @@ def sample(
     n_tokens: Annotated[int, typer.Option(help="tokens in the plane")] = 48,
     sampler: Annotated[str, typer.Option(help="exact, bernoulli or fastrg")] = "exact",
     seed: Annotated[int, typer.Option(help="seed of the tokens and the draw")] = 0,
-    output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("sample.png"),
+    output: Annotated[Path, typer.Option(help="output file of the figure")] = Path("sample.png"),
 ) -> None:
     """Draw masks from block models in the plane: the paper's Figure 3.
 

@@ -24,10 +24,10 @@ def prepare_task(
     task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}")],
     from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
     reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
-    vocab_size: Annotated[int | None, typer.Option(help="corpus: tokens to learn; 50,265 if left out")] = None,
+    vocab_size: Annotated[int | None, typer.Option(help="corpus: number of tokens to learn; 50,265 by default")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
 ) -> None:
-    """Find or generate a task's examples, check them, and keep them where training reads them.
+    """Find or generate a task's examples, check them, and store them where training reads them.
 
     Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. A corpus is any text, in
     one file or a folder of them.
@@ -53,7 +53,7 @@ def prepare_task(
 
 @data_app.command("list")
 def list_prepared() -> None:
-    """List what is prepared, and show where files are looked for."""
+    """List the prepared data and the folders that are searched."""
     say(f"Files are looked for in {data_folder()}")
     cache = prepared_folder()
     folders = sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir())  # glob hides errors

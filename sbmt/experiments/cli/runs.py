@@ -23,12 +23,12 @@ Seed = Annotated[int, typer.Option(help="seed of the masks, and of generated seq
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder of a run")],
-    sequences: Annotated[int, typer.Option(help="test examples or blocks; new ones of a generated task")] = 1024,
+    sequences: Annotated[int, typer.Option(help="test examples or blocks; newly generated for generated tasks")] = 1024,
     n_samples: Samples = 1,
     seed: Seed = 0,
-    distractors: Annotated[int | None, typer.Option(help="recall: their number, if not that of training")] = None,
+    distractors: Annotated[int | None, typer.Option(help="recall: distractors; as in training by default")] = None,
 ) -> None:
-    """Evaluate a run on sequences that it was not trained on."""
+    """Evaluate a run on unseen sequences."""
     loaded = load_run(run)
     if distractors is not None:
         if not isinstance(loaded.config, RecallConfig):
@@ -41,11 +41,11 @@ def evaluate(
 def predict(
     run: Annotated[Path, typer.Argument(help="folder of a run of sbmt train glue")],
     table: Annotated[Path, typer.Argument(help="its task's table without labels, such as GLUE's test.tsv")],
-    output: Annotated[Path, typer.Option(help="where the answers go")] = Path("predictions.tsv"),
+    output: Annotated[Path, typer.Option(help="output file of the answers")] = Path("predictions.tsv"),
     n_samples: Samples = 1,
     seed: Seed = 0,
 ) -> None:
-    """Answer the rows of a table without labels, in the form that GLUE's server takes."""
+    """Predict the labels of a table without labels, in the format that GLUE's server expects."""
     config = read_config(run)
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
@@ -60,13 +60,13 @@ def predict(
 
 
 def inspect(
-    run: Annotated[Path | None, typer.Argument(help="folder of a run; the shipped checkpoint if left out")] = None,
-    output: Annotated[Path, typer.Option(help="where the figure goes")] = Path("inspect.png"),
-    examples: Annotated[int, typer.Option(help="prepared tasks: number of test examples to look at")] = 256,
+    run: Annotated[Path | None, typer.Argument(help="folder of a run; the included checkpoint by default")] = None,
+    output: Annotated[Path, typer.Option(help="output file of the figure")] = Path("inspect.png"),
+    examples: Annotated[int, typer.Option(help="prepared tasks: number of test examples to inspect")] = 256,
     query: Annotated[int | None, typer.Option(help="texts: position of the query whose keys are underlined")] = None,
     seed: Seed = 0,
 ) -> None:
-    """Show what a trained model does: settings, results, and the masks that it draws."""
+    """Show the settings, the results and the masks of a trained model."""
     check_seed(seed)
     check_targets(figure=output)
     loaded = load_run(SHIPPED if run is None else run)

@@ -30,19 +30,19 @@ def sparsify(
         Path, typer.Argument(help="folder of a run trained with full attention, or of a model of Transformers")
     ],
     text: Annotated[
-        Path | None, typer.Option(help="texts for a model of Transformers to be fitted and compared on, one a line")
+        Path | None, typer.Option(help="file with texts, one per line, for fitting and comparing a Transformers model")
     ] = None,
-    edges_per_query: Annotated[float, typer.Option(help="edges that a query's attention is divided among")] = 16.0,
+    edges_per_query: Annotated[float, typer.Option(help="largest mean number of edges per query")] = 16.0,
     steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
     clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
-    window: Annotated[int | None, typer.Option(help="also attend the tokens at most window / 2 places away")] = None,
-    fine_tune: Annotated[int, typer.Option(help="steps of training the whole network under its masks afterwards")] = 0,
-    output: Annotated[Path | None, typer.Option(help="folder of what is made", show_default="RUN-fitted")] = None,
-    examples: Annotated[int | None, typer.Option(help="test examples to compare on; the run's own if left out")] = None,
-    length: Annotated[int, typer.Option(help="tokens after which a text is cut off")] = 256,
+    window: Annotated[int | None, typer.Option(help="also attend to tokens at most window / 2 positions away")] = None,
+    fine_tune: Annotated[int, typer.Option(help="steps of fine-tuning the whole network under its masks")] = 0,
+    output: Annotated[Path | None, typer.Option(help="output folder", show_default="RUN-fitted")] = None,
+    examples: Annotated[int | None, typer.Option(help="test examples for the comparison; the run's by default")] = None,
+    length: Annotated[int, typer.Option(help="number of tokens at which texts are truncated")] = 256,
     json: Annotated[Path | None, typer.Option(help="also write the comparison here")] = None,
 ) -> None:
-    """Put fitted masks in the place of full attention, and compare them with other masks of equal size.
+    """Replace full attention by fitted masks, and compare them with other masks of equal size.
 
     All weights stay as they are, unless --fine-tune trains them further, under masks of every kind alike; the block
     models are fitted on the run's training examples. The result is a run as any other: sbmt evaluate and sbmt inspect

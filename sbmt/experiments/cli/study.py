@@ -21,7 +21,7 @@ from sbmt.experiments.training.tasks import GLUE_TASKS
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
-Figure = Annotated[Path | None, typer.Option(help="also draw curves, and accuracy against density, here")]
+Figure = Annotated[Path | None, typer.Option(help="also draw a figure with curves, and accuracy against density, here")]
 
 
 def demo(
@@ -30,7 +30,7 @@ def demo(
     steps: Annotated[int, typer.Option(help="optimiser steps per run")] = SIZES["demo"].steps,
     workers: Workers = 2,
 ) -> None:
-    """Train full attention, SBM as published, a fitted mask and a random one of its density, and compare them.
+    """Compare full attention, SBM as published, a fitted mask and a random mask of the same density in training.
 
     The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An interrupted demo
     is resumed.
@@ -85,13 +85,13 @@ def glue(
     trial: Annotated[Names, typer.Option(help=f"repeatable; all if left out: {', '.join(language.TRIALS)}")] = None,
     task: Annotated[Names, typer.Option(help=f"repeatable; all if left out: {', '.join(GLUE_TASKS)}")] = None,
     seeds: Annotated[int, typer.Option(help="runs of fine-tuning per attention and task")] = 1,
-    reduced: Annotated[bool, typer.Option("--reduced", help="minutes on one core a run, instead of Table 7")] = False,
+    reduced: Annotated[bool, typer.Option("--reduced", help="minutes per run on one core, instead of Table 7")] = False,
     output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),
     json: Json = None,
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
-    """Pre-train several attentions and fine-tune each on four tasks of GLUE, as in the paper's Table 4.
+    """Pre-train several attentions and fine-tune each on the four tasks of the paper's Table 4.
 
     Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.

@@ -19,7 +19,7 @@ from sbmt.experiments.training.fit import STATE, fit, is_first_process
 from sbmt.experiments.training.run import Step, read_config
 from sbmt.layers.registry import ATTENTIONS, options_of
 
-Reduced = Annotated[bool, typer.Option("--reduced", help="minutes on one core, instead of Table 7")]
+Reduced = Annotated[bool, typer.Option("--reduced", help="small settings, minutes on one core, instead of Table 7")]
 REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
 MLM = "Pre-train a masked language model: guess the tokens that were hidden."
 RECALL = """Give the value that was stored with a key, among distractors (associative recall).
@@ -27,7 +27,7 @@ RECALL = """Give the value that was stored with a key, among distractors (associ
 Every option of the network starts where full attention learns the task within 200 steps."""
 
 MULTI_QUERY = "Repeat the value that followed a key before (multi-query associative recall, after Zoology)."
-LANGUAGE = """Train a causal language model: guess every next token.
+LANGUAGE = """Train a causal language model: predict every next token.
 
 Prepare text of your own first: sbmt data prepare corpus --reduced --from FOLDER"""
 
@@ -123,7 +123,7 @@ def _reducible(
 
 def _glue(
     task: Annotated[str, typer.Option(help=f"one of: {', '.join(GLUE)}")],
-    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; new weights if left out")] = None,
+    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; new weights by default")] = None,
     epochs: Annotated[int | None, typer.Option(help=f"passes over the examples; {tasks.EPOCHS} or fewer")] = None,
     reduced: Reduced = False,
     **overrides: Any,
@@ -149,9 +149,9 @@ def _train(
     config: TrainingConfig,
     *,
     output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the folder's checkpoint")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the checkpoint in the folder")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto: a GPU, unless sequences are generated")] = "auto",
-    devices: Annotated[int, typer.Option(help="processes on this machine, each with a GPU if there are any")] = 1,
+    devices: Annotated[int, typer.Option(help="number of processes on this machine, one per GPU if there are any")] = 1,
     nodes: Annotated[int, typer.Option(help="machines")] = 1,
 ) -> None:
     """Trains, shows progress, and prints the test scores."""

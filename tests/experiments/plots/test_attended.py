@@ -1,7 +1,5 @@
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from sbmt.errors import SbmtError
@@ -12,7 +10,6 @@ from sbmt.experiments.plots.attended import (
     listops_glyph,
     plot_attended_text,
     word_glyph,
-    wrap,
 )
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
@@ -103,15 +100,3 @@ def test_every_token_can_be_written():
     assert words == ["<s>", " film", " ", "é", "\\u4e2d"]
     axes, none = Figure().subplots(), torch.zeros(256, dtype=torch.bool)
     plot_attended_text(axes, glyphs, torch.rand(256), none, -1, upper=1.0, width=40)  # else a warning
-
-
-@given(st.lists(st.sampled_from(["a", "\\n", "\\x00"]), min_size=1, max_size=60), st.integers(4, 12))
-def test_lines_are_filled_and_never_too_long(glyphs, width):
-    places = wrap(glyphs, width)
-    lines = [[] for _ in range(places[-1][0] + 1)]
-    for glyph, (line, column) in zip(glyphs, places, strict=True):
-        assert column == sum(map(len, lines[line]))
-        lines[line].append(glyph)
-    widths = [sum(map(len, line)) for line in lines]
-    assert max(widths) <= width and "".join(map("".join, lines)) == "".join(glyphs)
-    assert all(w + len(after[0]) > width for w, after in zip(widths, lines[1:], strict=False))

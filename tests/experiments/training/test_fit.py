@@ -41,6 +41,7 @@ def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
         "reformer": lambda: tiny("retrieval", attention="reformer", **ROUGH),
         "mnli": lambda: tiny_glue("mnli", pretrained=str(pretrained()), **ROUGH),
         "repeated tokens": lambda: RepeatedTokensConfig(**sizes, options={"n_clusters": 4}),
+        "fitted": lambda: RepeatedTokensConfig(**sizes).override(preset="fitted", n_clusters=16, edges_per_query=4.0),
         "recall": lambda: RecallConfig(**sizes, n_pairs=2, n_queries=3, n_distractors=2, options={"n_clusters": 4}),
     }
 
@@ -63,7 +64,7 @@ def script_dev(monkeypatch):
     return script
 
 
-@pytest.mark.parametrize("name", ["listops", "performer", "reformer", "mnli", "repeated tokens", "recall"])
+@pytest.mark.parametrize("name", ["listops", "performer", "reformer", "mnli", "repeated tokens", "fitted", "recall"])
 def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, family, script_dev, name):
     """Also attentions that draw other things than masks; and what was best before the move still is."""
     config = family[name]()

@@ -1,12 +1,11 @@
-"""Training of masks that are fitted by likelihood: its optimiser, its numbers, stopping and going on."""
+"""Training of masks that are fitted by likelihood: its optimiser and its numbers."""
 
 import pytest
 
 from sbmt import SBMAttention
 from sbmt.experiments.training.config import BETAS, FIT_RATE, build_model
 from sbmt.experiments.training.fit import fit
-from sbmt.experiments.training.generated import SIZES, GeneratedConfig, RecallConfig, fitted
-from tests.experiments.training.runs import Stopped, has_same_numbers, stop_after
+from sbmt.experiments.training.generated import SIZES, RecallConfig, fitted
 
 SMALL = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, extra_keys=1.0)
 SMALL |= dict(steps=12, length=16, batch_size=8, test_sequences=16)
@@ -37,12 +36,3 @@ def test_the_fit_is_trained_and_reported(tmp_path):
     assert [row["auxiliary_loss"] for row in run.rows] == pytest.approx(losses, rel=1e-5)
     plain = fit(SIZES["demo"].override(steps=2, length=16, batch_size=4, test_sequences=4))
     assert not any("auxiliary_loss" in row for row in plain.rows)
-
-
-def test_a_run_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr(GeneratedConfig, "checkpoint_every", 5)
-    whole = fit(config(), tmp_path / "whole")
-    with pytest.raises(Stopped):
-        fit(config(), tmp_path / "part", on_step=stop_after(7))
-    part = fit(config(), tmp_path / "part", resume=True)
-    assert part.test == whole.test and has_same_numbers(tmp_path / "part", tmp_path / "whole")

@@ -146,16 +146,15 @@ def test_a_network_that_no_memory_holds_is_not_built():
         fit(TINY.override(n_layers=2**31 - 1))
 
 
-def test_weights_of_another_type_are_told(finished):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (torch.Tensor.half, r"type torch\.float32 .* got torch\.float16"),
+        (lambda x: x * torch.nan, "finite weights"),
+    ],
+)
+def test_weights_of_another_type_and_no_numbers_are_told(finished, change, words):
     tensors = read_tensors(finished / "model.safetensors")
-    write_tensors(finished / "model.safetensors", {name: x.half() for name, x in tensors.items()})
-    with pytest.raises(SbmtError, match=r"of type torch\.float32 .* got torch\.float16|weights in"):
-        load_run(finished)
-
-
-def test_weights_that_are_no_numbers_are_told(finished):
-    tensors = read_tensors(finished / "model.safetensors")
-    next(iter(tensors.values()))[0] = torch.nan
-    write_tensors(finished / "model.safetensors", tensors)
-    with pytest.raises(SbmtError, match="finite weights"):
+    write_tensors(finished / "model.safetensors", {name: change(x) for name, x in tensors.items()})
+    with pytest.raises(SbmtError, match=words):
         load_run(finished)

@@ -56,10 +56,20 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
     """
     with tell_os_errors(f"to write into {folder}"):
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
-        file = folder / marker
-        if others and not (file.is_file() and file.read_bytes().startswith(start)):
+        if others and not _begins(folder / marker, start):
             expected = f"{folder} to be absent, empty, or made by this command"
             raise SbmtError(expected, f"files of others, such as {min(others)}", "name another, or move them away")
+
+
+def check_may_replace(path: Path, marker: Path, start: bytes) -> None:
+    """Raises SbmtError if a file exists, and no file ``marker`` that begins with ``start`` shows that it is ours."""
+    with tell_os_errors(f"to write {path}"):
+        if os.path.lexists(path) and not _begins(marker, start):
+            raise SbmtError(f"to write {path}", "a file that this command did not make", "name another folder")
+
+
+def _begins(path: Path, start: bytes) -> bool:
+    return path.is_file() and path.read_bytes().startswith(start)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -11,11 +11,13 @@ import typer
 import sbmt
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.terminal import progress_bars, publish, say
-from sbmt.experiments.files import LOCK, check_writable, write_bytes
+from sbmt.experiments.files import check_writable, write_bytes
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.tables import Table
+from sbmt.experiments.training.fit import check_unkept
 from sbmt.experiments.training.run import load_run, manifest
 
+MASKS = "masks.json"
 MOST_ASKED = 128
 """Texts whose embeddings are compared, unless told otherwise; a quarter of all at most."""
 Bar = Callable[[str, int], Callable[..., None]]  # a new bar of that many steps, to be called after each
@@ -66,7 +68,7 @@ def sparsify(
     run = run if run.name not in ("", "..") else run.resolve()  # "." has no name of its own
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
-    check_writable(folder / "masks.json", json)
+    check_writable(folder / MASKS, json)
     options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
     with progress_bars() as progress:
 
@@ -81,13 +83,14 @@ def sparsify(
     with only_writer(folder):
         _check_new(folder)
         save(folder)
-        publish(result, [table], folder / "masks.json", json)
+        publish(result, [table], folder / MASKS, json)
     say(f"Made: {folder}")
 
 
 def _check_new(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {LOCK}):
+    if (folder / MASKS).exists():
         raise SbmtError("a new or empty folder", folder, "name another with --output")
+    check_unkept(folder, "name another with --output")
 
 
 def _of_run(run: Path, examples: int | None, steps: int, fine_tune: int, options: dict[str, Any], bar: Bar) -> Found:

@@ -37,17 +37,17 @@ def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
     monkeypatch.setenv(name, "1")
     fit(TINY, tmp_path / "run")
     before = files_of(tmp_path / "run")
-    with pytest.raises(SbmtError, match="a folder without a run"):
+    with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(TINY, tmp_path / "run")
     assert files_of(tmp_path / "run") == before
-    for value in ("abc", "", "-1"):
+    for value in ("abc", "", "-1", "9" * 5000):
         monkeypatch.setenv(name, value)
         with pytest.raises(SbmtError, match=f"{name} in the environment must be a number"):
             fit(TINY, tmp_path / "new")
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
-    """A disk that is full after the weights and before the result: the same command begins anew."""
+    """A disk that is full after the weights and before the result: the run begins anew, also with ``resume``."""
 
     def fail(path, *arguments, **options):
         if path.name == "result.json":
@@ -60,9 +60,8 @@ def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "model.safetensors").exists()
     with pytest.raises(SbmtError, match="one that was interrupted"):
         load_run(tmp_path / "run")
-    with pytest.raises(SbmtError, match="leave --resume out"):
-        fit(TINY, tmp_path / "run", resume=True)
-    assert fit(TINY, tmp_path / "run").test == load_run(tmp_path / "run").test
+    again = fit(TINY, tmp_path / "run", resume=True)
+    assert again.test == load_run(tmp_path / "run").test == fit(TINY).test
 
 
 @pytest.mark.usefixtures("language")

@@ -64,7 +64,7 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
 def check_may_replace(path: Path, marker: Path, start: bytes) -> None:
     """Raises SbmtError if a file exists, and no file ``marker`` that begins with ``start`` shows that it is ours."""
     with tell_os_errors(f"to write {path}"):
-        if os.path.lexists(path) and not _begins(marker, start):
+        if path.exists() and not _begins(marker, start):
             raise SbmtError(f"to write {path}", "a file that this command did not make", "name another folder")
 
 

@@ -11,6 +11,7 @@ import typer
 from sbmt.errors import choose
 from sbmt.experiments.cli.terminal import check_targets, print_table, publish, run_with_bar, say, study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
+from sbmt.experiments.files import check_may_replace
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, summary
@@ -18,6 +19,8 @@ from sbmt.experiments.training.generated import SIZES
 from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
+RESULT = "result.json"
+START = b'{\n "task": '  # how our ``result.json`` begins
 LONGER = 4096
 """Tokens on which the demo's networks are timed."""
 Names = list[str] | None
@@ -41,6 +44,7 @@ def demo(
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
+    check_may_replace(output / "demo.png", output / RESULT, START)
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
     runs, result = _run(chosen, output, workers)
     length = chosen.config.length
@@ -81,9 +85,10 @@ def _run(
     chosen: Study, folder: Path, workers: int, json: Path | None = None
 ) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
     """Runs a study, writes and prints its numbers."""
+    check_may_replace(folder / RESULT, folder / RESULT, START)
     runs = run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
-    publish(result, [study_table(result)], folder / "result.json", json)
+    publish(result, [study_table(result)], folder / RESULT, json)
     return runs, result
 
 
@@ -103,11 +108,12 @@ def glue(
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
     check_targets(json, figure)
+    check_may_replace(output / RESULT, output / RESULT, b'{\n "mlm": ')
     run = partial(run_with_bar, n_workers=workers)
     names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
     results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
     tables = language.mlm_table(results["mlm"]), language.glue_accuracy_table(results), language.glue_f1_table(results)
-    publish(results, tables, output / "result.json", json)
+    publish(results, tables, output / RESULT, json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 

@@ -76,6 +76,18 @@ def test_study_trains_prints_and_writes(succeed, tmp_path, monkeypatch):
     assert (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("command", ["study demo", "demo", "glue --reduced"])
+def test_the_result_of_something_else_is_not_replaced(refused, tmp_path, command):
+    for name in ("result.json", "demo.png")[: 1 + (command == "demo")]:
+        (tmp_path / "mine" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_text('{\n "config": 1}')
+        refused(f"{command} --output mine", "a file that this command did not make")
+        assert (tmp_path / "mine" / name).read_text() == '{\n "config": 1}'
+        (tmp_path / "mine" / name).unlink()
+    assert os.listdir(tmp_path) == ["mine"] and not os.listdir(tmp_path / "mine")
+
+
 def test_bench_measures_and_prints(succeed, tmp_path, monkeypatch):
     use_tiny_grids(monkeypatch)
     options = "--suite attention --threads 1 --json b/bench.json"

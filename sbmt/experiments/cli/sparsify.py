@@ -11,7 +11,7 @@ import typer
 import sbmt
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.terminal import progress_bars, publish, say
-from sbmt.experiments.files import check_writable, write_bytes
+from sbmt.experiments.files import check_not_replaced, check_writable, write_bytes
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training.fit import check_unkept
@@ -69,6 +69,7 @@ def sparsify(
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
     check_writable(folder / MASKS, json)
+    check_not_replaced(text, json)
     options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
     with progress_bars() as progress:
 

@@ -29,8 +29,8 @@ def tell_os_errors(expected: str, do: str = "choose a folder with room and right
     """Turns what the system refuses within the block into one SbmtError."""
     try:
         yield
-    except OSError as error:
-        raise SbmtError(expected, error.strerror or error, do) from error
+    except (OSError, UnicodeEncodeError) as error:  # the latter of names that no file can have
+        raise SbmtError(expected, getattr(error, "strerror", None) or error, do) from error
 
 
 def check_regular(path: Path, do: str = "check its name and permissions") -> None:

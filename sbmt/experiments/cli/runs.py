@@ -94,6 +94,6 @@ def _print_run(title: str, run: Run) -> None:
     values |= values.pop("options")
     defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
     shown = {name: x for name, x in values.items() if x != defaults[name] or name in ("task", "attention")}
-    rows = tuple((name, str(value)) for name, value in shown.items())
+    rows = tuple((name, printable(value)) for name, value in shown.items())
     print_table(Table("settings", f"Settings of {title}", ("setting", "value"), rows))
     print_scores(run.test, run.about)

@@ -9,7 +9,7 @@ import torch
 import typer
 
 import sbmt
-from sbmt.errors import SbmtError, check_sizes
+from sbmt.errors import SbmtError, check_sizes, printable
 from sbmt.experiments.cli.terminal import progress_bars, publish, say
 from sbmt.experiments.files import check_not_replaced, check_writable, write_bytes
 from sbmt.experiments.locks import only_writer
@@ -139,7 +139,7 @@ def _of_encoder(
     numbers = [(row["density"], row["attention_mass"], row["cosine"], row["cosine_error"]) for row in rows]
     cells = [(f"{d:.1%}", f"{mass:.3f}", f"{c:.3f} ± {error:.3f}") for d, mass, c, error in numbers]
     kinds = tuple((row["kind"], *cell) for row, cell in zip(rows, cells, strict=True))
-    title = f"Masks in all heads of {run.name}: cosine of {n_asked} embeddings to those of full attention"
+    title = f"Masks in all heads of {printable(run.name)}: cosine of {n_asked} embeddings to those of full attention"
     table = Table("masks", title, ("masks", "pairs", "seen", "cosine"), kinds)
 
     def save(folder: Path) -> None:

@@ -5,14 +5,17 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
-from sbmt.experiments.cli import main
+from sbmt.experiments.cli import main, runs
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
+from sbmt.experiments.training.run import SHIPPED, load_run
+from sbmt.experiments.training.tasks import GlueConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
@@ -139,6 +142,11 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
 )
 def test_mistakes_take_one_line(refused, command, words):
     refused(command, words)
+
+
+def test_control_characters_of_settings_are_escaped(capsys):
+    runs._print_run("x", replace(load_run(SHIPPED), config=GlueConfig(pretrained="a\x1b[2J")))
+    assert "a\\x1b[2J" in (out := capsys.readouterr().out) and "\x1b" not in out
 
 
 def test_control_characters_of_file_names_are_escaped(monkeypatch, tmp_path, capsys):

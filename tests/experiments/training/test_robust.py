@@ -7,7 +7,7 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
-from sbmt.experiments.training import RepeatedTokensConfig, fit, load_run, run
+from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit, load_run, run
 from tests.experiments.training.runs import Stopped, stop_after
 
 pytestmark = pytest.mark.bad_input
@@ -158,3 +158,11 @@ def test_weights_that_are_no_numbers_are_told(finished):
     write_tensors(finished / "model.safetensors", tensors)
     with pytest.raises(SbmtError, match="finite weights"):
         load_run(finished)
+
+
+def test_weights_so_large_that_logits_are_no_numbers_are_told(tmp_path):
+    run = fit(TINY.override(attention="full"), tmp_path)
+    tensors = {name: torch.full_like(x, 3e38) for name, x in run.model.state_dict().items()}
+    write_tensors(tmp_path / "model.safetensors", tensors)
+    with pytest.raises(SbmtError, match="finite logits"):
+        evaluate(load_run(tmp_path), 8)

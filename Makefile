@@ -138,9 +138,9 @@ results: $(STAMP)
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py
 
-# What another processor measured is overwritten, unless bench*.json are moved to a folder of results/machines before.
 bench: $(STAMP)
 	mkdir -p results
+	$(BIN)/python results/measure/set_aside.py
 	$(BIN)/sbmt bench --suite attention --json results/bench.json
 	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json
 	$(BIN)/python results/write_tables.py

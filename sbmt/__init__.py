@@ -1,10 +1,12 @@
 """SBM-Transformer: attention along edges sampled from a block model that the network infers itself."""
 
+import sbmt.interrupt  # noqa: F401 - first: the others take seconds
+
+# isort: split
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
 from sbmt.attention import available_backends, edge_attention
 from sbmt.block_model.fit import auxiliary_loss, density_penalty, sampled_density
 from sbmt.block_model.model import BlockModel, ExtraKeys, straight_through_gate

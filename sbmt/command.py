@@ -4,24 +4,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 from sbmt.errors import SbmtError
+from sbmt.interrupt import INTERRUPTED, leave_at_once
 
-INTERRUPTED, TERMINATED = 130, 143  # 128 plus the number of the signal, as shells report it
-
-
-def leave_at_once(*_: Any) -> None:
-    """Handles Ctrl-C while a command imports torch, which takes seconds: ends the process without unwinding."""
-    os.write(2, b"\nsbmt: stopped\n")
-    os._exit(INTERRUPTED)
-
-
-if Path(*sys.argv[:1]).stem == "sbmt" or sys.orig_argv[1:3] in (["-m", "sbmt"], ["-m", "theory"]):
-    os.environ["MPLBACKEND"] = "agg"  # commands show no windows, and a name that matplotlib lacks would end them
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # which it is not in a shell's background job
-        signal.signal(signal.SIGINT, leave_at_once)
+TERMINATED = 143  # 128 plus the number of the signal, as shells report it
 
 
 def run_command(app: Callable[[], Any], name: str) -> None:

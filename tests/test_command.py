@@ -99,6 +99,14 @@ def test_python_m_sbmt_ends_as_the_command_does(tmp_path):
     assert process.returncode == 2 and err.startswith("sbmt: expected ") and err.count("\n") == 1
 
 
+def test_ctrl_c_is_handled_before_anything_that_takes_time_is_imported():
+    code = "import sys, sbmt; print(*sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    order = done.stdout.split()
+    assert order.index("sbmt.interrupt") < min(map(order.index, ("sbmt.errors", "torch")))
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to see how far an import has come")
 @pytest.mark.parametrize("module", ["sbmt", "theory"])
 def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, module):

@@ -3,7 +3,7 @@
 A pattern is a boolean matrix, row = query, column = key; the arc of an entry goes from key to query.
 """
 
-import sbmt.command  # noqa: F401 - before torch, whose import takes seconds
+import sbmt.interrupt  # noqa: F401 - before torch, whose import takes seconds
 from theory.certificate import Certificate, certify
 from theory.conditions import (
     causal_layers,

@@ -29,8 +29,8 @@ def tell_os_errors(expected: str, do: str = "choose a folder with room and right
     """Turns what the system refuses within the block into one SbmtError."""
     try:
         yield
-    except OSError as error:
-        raise SbmtError(expected, error.strerror or error, do) from error
+    except (OSError, UnicodeEncodeError) as error:  # the latter of names that no file can have
+        raise SbmtError(expected, getattr(error, "strerror", None) or error, do) from error
 
 
 def check_regular(path: Path, do: str = "check its name and permissions") -> None:
@@ -56,10 +56,20 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
     """
     with tell_os_errors(f"to write into {folder}"):
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
-        file = folder / marker
-        if others and not (file.is_file() and file.read_bytes().startswith(start)):
+        if others and not _begins(folder / marker, start):
             expected = f"{folder} to be absent, empty, or created by this command"
             raise SbmtError(expected, f"other files, such as {min(others)}", "name another, or move them away")
+
+
+def check_may_replace(path: Path, marker: Path, start: bytes) -> None:
+    """Raises SbmtError if a file exists, and no file ``marker`` that begins with ``start`` shows that it is ours."""
+    with tell_os_errors(f"to write {path}"):
+        if path.exists() and not _begins(marker, start):
+            raise SbmtError(f"to write {path}", "a file that this command did not make", "name another folder")
+
+
+def _begins(path: Path, start: bytes) -> bool:
+    return path.is_file() and path.read_bytes().startswith(start)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -67,10 +77,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
     """
-    target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     with tell_os_errors(f"to write {path}"):
-        _check_replaceable(path)
+        target = _target(path)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with part.open("xb") as file:
@@ -89,19 +98,28 @@ def check_writable(*paths: Path | None) -> None:
     """Checks that files can be written here, so that a long computation does not fail at its end; None is skipped."""
     for path in filter(None, paths):
         with tell_os_errors(f"to write {path}"):
-            _check_replaceable(path)
-            parent = next(folder for folder in Path(os.path.realpath(path)).parents if folder.exists())
+            parent = next(folder for folder in _target(path).parents if folder.exists())
             tempfile.TemporaryFile(dir=parent).close()
 
 
-def _check_replaceable(path: Path) -> None:
-    if path.exists() and not path.is_file():
+def check_not_replaced(source: Path | None, *outputs: Path | None) -> None:
+    """Raises SbmtError if writing one of the outputs would replace what is read, under whatever name; skips None."""
+    for path in filter(None, outputs):
+        if source and (target := _target(path)).exists() and target.samefile(source):
+            raise SbmtError(f"another file than {source}, which is read", path, "name a new one")
+
+
+def _target(path: Path) -> Path:
+    """The file that a path or link leads to, which need not exist; SbmtError if it cannot be replaced."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
         raise SbmtError(f"to write {path}", "a folder, a device or a pipe", "name a plain file")
+    return target
 
 
 def remove_parts(folder: Path) -> None:
     """Removes the unfinished files of writers that were killed. Nobody else may be writing in the folder."""
-    for part in folder.glob(".*.part"):
+    for part in folder.glob(f".*.{'[0-9a-f]' * 8}.part"):
         part.unlink(missing_ok=True)
 
 

@@ -24,6 +24,8 @@ def only_writer(folder: Path | str | None) -> Iterator[None]:
     path = Path(folder, LOCK)
     lock = FileLock(path, timeout=PATIENCE, poll_interval=0.1)
     with tell_os_errors(f"to write into {folder}"):
+        if path.exists() and path.stat().st_size:  # ours are empty
+            raise SbmtError(f"to lock {folder}", f"a file {LOCK} of others", "name another folder, or move it away")
         for is_first in (True, False):  # the previous writer may remove its folder while this one waits
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,12 @@ from sbmt import SbmtError
 from sbmt.experiments.files import (
     LOCK,
     check_may_write,
+    check_not_replaced,
     check_writable,
     read_file,
     read_json,
     read_tensors,
+    remove_parts,
     write_bytes,
     write_json,
     write_tensors,
@@ -58,6 +60,34 @@ def test_a_link_is_followed(tmp_path):
     for content in (b"new", b"other"):
         write_bytes(tmp_path / "link", content)
         assert (tmp_path / "link").is_symlink() and (tmp_path / "deep" / "target").read_bytes() == content
+
+
+def test_what_is_read_or_cannot_be_replaced_is_not(tmp_path):
+    """Under whatever name: ``none`` is no folder, yet ``none/..`` leads here."""
+    (tmp_path / "source").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("source")
+    os.link(tmp_path / "source", tmp_path / "copy")
+    check_not_replaced(tmp_path / "source", None, tmp_path / "new")
+    check_not_replaced(None, tmp_path / "source")
+    for name in ("source", "link", "copy", "none/../source"):
+        with pytest.raises(SbmtError, match="another file than"):
+            check_not_replaced(tmp_path / "source", tmp_path / name)
+    (tmp_path / "deep").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("deep", "none/../deep", "none/../pipe"):
+        with pytest.raises(SbmtError, match="a folder, a device or a pipe"):
+            write_bytes(tmp_path / name, b"")
+
+
+def test_only_our_unfinished_files_are_removed(tmp_path, monkeypatch):
+    (tmp_path / ".thesis.part").touch()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "fsync", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(type(tmp_path), "unlink", Mock())
+        write_bytes(tmp_path / "x", b"")
+    assert len(os.listdir(tmp_path)) == 2
+    remove_parts(tmp_path)
+    assert os.listdir(tmp_path) == [".thesis.part"]
 
 
 def test_what_is_read_is_a_regular_file_of_a_sensible_size(tmp_path):

@@ -9,7 +9,7 @@ import typer
 from sbmt.errors import SbmtError, check_seed, printable
 from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table, say
 from sbmt.experiments.data.glue import read_glue
-from sbmt.experiments.files import write_bytes
+from sbmt.experiments.files import check_not_replaced, write_bytes
 from sbmt.experiments.tables import Table
 from sbmt.experiments.training import evaluate as evaluate_run
 from sbmt.experiments.training.evaluate import predict_labels, submission
@@ -50,9 +50,8 @@ def predict(
     if not isinstance(config, GlueConfig):
         raise SbmtError("a run of sbmt train glue", run, "name another folder")
     check_targets(output)
+    check_not_replaced(table, output)
     rows = read_glue(table, config.task, is_labelled=False)
-    if output.exists() and output.samefile(table):
-        raise SbmtError("a different output file", f"{output}, which contains the questions", "choose a new name")
     predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
     write_bytes(output, submission(config.task, rows, predicted).encode())
     skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
@@ -95,6 +94,6 @@ def _print_run(title: str, run: Run) -> None:
     values |= values.pop("options")
     defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
     shown = {name: x for name, x in values.items() if x != defaults[name] or name in ("task", "attention")}
-    rows = tuple((name, str(value)) for name, value in shown.items())
+    rows = tuple((name, printable(value)) for name, value in shown.items())
     print_table(Table("settings", f"Settings of {title}", ("setting", "value"), rows))
     print_scores(run.test, run.about)

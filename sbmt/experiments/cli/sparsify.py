@@ -10,8 +10,11 @@ import typer
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.cli.terminal import progress_bars, publish, say
-from sbmt.experiments.files import LOCK, check_writable
+from sbmt.experiments.files import check_not_replaced, check_writable
 from sbmt.experiments.locks import only_writer
+from sbmt.experiments.training.fit import check_unkept
+
+MASKS = "masks.json"
 
 
 @contextmanager
@@ -58,7 +61,8 @@ def sparsify(
     run = run if run.name not in ("", "..") else run.resolve()  # "." has no name of its own
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
-    check_writable(folder / "masks.json", json)
+    check_writable(folder / MASKS, json)
+    check_not_replaced(text, json)
     options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
     with progress_bars() as progress:
 
@@ -77,10 +81,11 @@ def sparsify(
     with only_writer(folder):
         _check_new(folder)
         save(folder)
-        publish(result, [table], folder / "masks.json", json)
+        publish(result, [table], folder / MASKS, json)
     say(f"Made: {folder}")
 
 
 def _check_new(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or {path.name for path in folder.iterdir()} - {LOCK}):
+    if (folder / MASKS).exists():
         raise SbmtError("a new or empty folder", folder, "choose another with --output")
+    check_unkept(folder, "choose another with --output")

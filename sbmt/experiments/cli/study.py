@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from sbmt.errors import choose
-from sbmt.experiments.cli.terminal import check_targets, publish, run_with_bar, say, study_table
+from sbmt.experiments.cli.terminal import check_targets, print_table, publish, run_with_bar, say, study_table
 from sbmt.experiments.data.repeated_tokens import majority_accuracy
+from sbmt.experiments.files import check_may_replace
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, summary
@@ -18,6 +19,10 @@ from sbmt.experiments.training.generated import SIZES
 from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
+RESULT = "result.json"
+START = b'{\n "task": '  # how our ``result.json`` begins
+LONGER = 4096
+"""Tokens on which the demo's networks are timed."""
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
@@ -33,15 +38,20 @@ def demo(
     """Compare full attention, SBM as published, a fitted mask and a random mask of the same density in training.
 
     The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An interrupted demo
-    is resumed.
+    is resumed. At the end, full attention and the fitted mask are timed on 4,096 tokens.
     """
+    from sbmt.experiments.benchmarks.longer import longer_table, on_longer_inputs
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
+    check_may_replace(output / "demo.png", output / RESULT, START)
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
     runs, result = _run(chosen, output, workers)
-    say(f"Always guessing the commoner label is right for {majority_accuracy(chosen.config.length):.3f} of the tokens.")
+    length = chosen.config.length
+    say(f"Always guessing the commoner label is right for {majority_accuracy(length):.3f} of the tokens.")
     models = {name: run.model for name, run in reversed(runs)}  # of the first seed
+    timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, length, "full")
+    print_table(longer_table(timed, result["titles"], LONGER))
     published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
@@ -75,9 +85,10 @@ def _run(
     chosen: Study, folder: Path, workers: int, json: Path | None = None
 ) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
     """Runs a study, writes and prints its numbers."""
+    check_may_replace(folder / RESULT, folder / RESULT, START)
     runs = run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
-    publish(result, [study_table(result)], folder / "result.json", json)
+    publish(result, [study_table(result)], folder / RESULT, json)
     return runs, result
 
 
@@ -97,10 +108,11 @@ def glue(
     interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
     check_targets(json, figure)
+    check_may_replace(output / RESULT, output / RESULT, b'{\n "mlm": ')
     run = partial(run_with_bar, n_workers=workers)
     names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
     results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
-    publish(results, map(study_table, results.values()), output / "result.json", json)
+    publish(results, map(study_table, results.values()), output / RESULT, json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 

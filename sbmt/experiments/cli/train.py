@@ -149,13 +149,14 @@ def _train(
     config: TrainingConfig,
     *,
     output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the checkpoint in the folder")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from the folder's checkpoint, if any")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto: a GPU, unless sequences are generated")] = "auto",
     devices: Annotated[int, typer.Option(help="number of processes on this machine, one per GPU if there are any")] = 1,
     nodes: Annotated[int, typer.Option(help="machines")] = 1,
 ) -> None:
     """Trains, shows progress, and prints the test scores."""
-    folder, quiet = output or Path("runs") / config.task.replace("_", "-"), not is_first_process()
+    folder = output or Path("runs") / config.task.replace("_", "-")
+    quiet = devices * nodes > 1 and not is_first_process()
     where: dict[str, Any] = {"accelerator": device, "devices": devices, "nodes": nodes}
     try:
         with progress_bars("numbers", quiet=quiet) as progress:
@@ -163,6 +164,8 @@ def _train(
             bar = progress.add_task(title, total=config.steps, numbers="")
 
             def show(step: Step) -> None:
+                if resume and step.number == 1:
+                    say(f"{folder} has no checkpoint: training begins anew.")
                 progress.update(bar, completed=step.number, numbers=numbers_of(step))
 
             run = fit(config, folder, resume=resume, on_step=show, **where)

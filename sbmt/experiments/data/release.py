@@ -13,7 +13,7 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops import DIGITS, TOKENS, VOCAB_SIZE, evaluate_expression
 from sbmt.experiments.data.locate import find_files, missing, read_text, sha256_of
 from sbmt.experiments.data.source import Examples, Source, tenths
-from sbmt.experiments.files import read_file
+from sbmt.experiments.files import read_file, tell_os_errors
 
 ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
 AGAIN = "get the file again"
@@ -63,8 +63,11 @@ def _expressions(path: Path) -> Examples:
 def pathfinder_files(folder: Path) -> Source:
     """Pathfinder from folders ``imgs`` and ``metadata``, in the order of the latter; empty image files are left out."""
     inner = ("", PATHFINDER.split("/")[1], *(f"{place}/{PATHFINDER}".lstrip("/") for place in PLACES))
-    place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
-    files = sorted((place / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
+    with tell_os_errors(f"folders imgs and metadata in {folder}", "check its permissions"):  # which glob would hide
+        place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
+        found = list((place / "metadata").iterdir()) if (place / "metadata").exists() else []
+    files = [path for path in found if path.suffix == ".npy"]
+    files.sort(key=lambda path: (len(path.stem), path.stem))
     if not files:
         do = f"download {ARCHIVE} and unpack {PATHFINDER} there, or omit --from to generate them"
         raise SbmtError(f"folders imgs and metadata in {folder}", "none", do)

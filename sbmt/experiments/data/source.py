@@ -39,6 +39,13 @@ def check_names(kind: str, names: Iterable[str]) -> None:
             raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
 
 
+def check_texts(kind: str, texts: Iterable[str]) -> None:
+    """Texts are written into files and drawn in figures: no half of a character that UTF-16 has in two may be there."""
+    for text in texts:
+        if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
+            raise SbmtError(f"{kind} in text that UTF-8 can encode", repr(text)[:80], "remove lone surrogates")
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Labelled documents, stored end to end."""
@@ -144,6 +151,7 @@ class Source:
         for texts in (self.class_names, self.notes):
             if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
                 raise SbmtError("class_names and notes as tuples of strings", describe(texts), "convert them to tuples")
+        check_texts("class_names, notes and files", [*self.class_names, *self.notes, *self.files.values()])
         try:
             json.dumps(self.settings, allow_nan=False)
         except (TypeError, ValueError) as error:

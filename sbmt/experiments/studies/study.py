@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from sbmt.errors import SbmtError, check_sizes, choose, is_integer
+from sbmt.experiments.data.source import check_names, check_texts
 from sbmt.experiments.files import remove_parts
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.manifest import manifest
@@ -57,6 +58,9 @@ class Study:
         if not counts or len(counts) < len(self.trials):
             names = [trial.name for trial in self.trials]
             raise SbmtError("at least one trial, and different names for all", names, "name what to train")
+        for name in (self.name, *counts):
+            check_names("studies and trials", str(name).split("."))
+        check_texts("titles", [self.title, *(trial.title for trial in self.trials)])
         if not all(is_integer(n) and 1 <= n <= MOST_SEEDS for n in counts.values()):
             raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", counts, "each is a run")
         own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}

@@ -155,4 +155,6 @@ def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> It
         for batch in stream:
             batch = batch.to(device)
             outputs = [call_model(run.model, batch, generator) for _ in range(n_samples)]
+            if not all(output.values.isfinite().all() for output in outputs):
+                raise SbmtError("weights that give finite logits", "others", "restore the run's files, or train again")
             yield batch.number, answers(run.config, batch, outputs)

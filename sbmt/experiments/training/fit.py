@@ -46,8 +46,8 @@ def fit(
     Args:
         config: What to train.
         folder: Where the run is written, and its checkpoints while it lasts; None writes nothing that stays.
-        resume: Whether to go on from the checkpoint in ``folder``. The result equals an uninterrupted run's, on the
-            same machine and number of threads.
+        resume: Whether to go on from the checkpoint in ``folder``, or to begin anew if the run was interrupted before
+            its first. The result equals an uninterrupted run's, on the same machine and number of threads.
         on_step: Called after every optimiser step.
         accelerator: ``cpu``, ``cuda`` or another name that Lightning knows; ``auto`` leaves the choice to the task.
         devices: Processes on this machine, each with its own device.
@@ -71,6 +71,7 @@ def fit(
         if trainer.is_global_zero:  # not before all that can be wrong with the settings has been seen
             stack.enter_context(only_writer(folder))
             claim(folder, config, resume)
+        resume = resume and (folder / STATE).exists()
         stack.enter_context(_interruptible())
         start = time.perf_counter()
         if resume and not config.is_generated:  # damage is found now, not after training
@@ -136,24 +137,27 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
 
 
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
-    """Makes the folder this configuration's, or checks that it is; SbmtError if not, or if there is none to resume."""
-    path = folder / "config.json"
+    """Makes the folder this configuration's, or checks that it is; SbmtError if not, or if its run is finished."""
     if not resume:
-        if has_kept(folder):
-            raise SbmtError("a folder without a run", folder, "name another folder, or go on with --resume")
-        check_may_write(folder, path.name, b'{\n "attention": ')
+        check_unkept(folder, "name another folder, or go on with --resume")
         remove_parts(folder)
-        write_json(path, config.to_dict())
+        write_json(folder / "config.json", config.to_dict())
         return
     before, now = read_config(folder).to_dict(), config.to_dict()
     before, now = before | before.pop("options"), now | now.pop("options")
     if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
         values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
         raise SbmtError(f"cannot resume the run in {folder}: {values}")
-    if not (folder / STATE).exists():
-        do = "it is finished" if has_kept(folder) else "start again without --resume"
-        raise SbmtError(f"a checkpoint in {folder}", "none", do)
+    if has_kept(folder) and not (folder / STATE).exists():
+        raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
     remove_parts(folder)
+
+
+def check_unkept(folder: Path, do: str) -> None:
+    """Raises SbmtError unless a folder is absent or empty, or a run in it began and left nothing that could be lost."""
+    if has_kept(folder):
+        raise SbmtError("a new or empty folder", folder, do)
+    check_may_write(folder, "config.json", b'{\n "attention": ')
 
 
 def has_kept(folder: Path) -> bool:
@@ -168,7 +172,7 @@ def is_first_process() -> bool:
     """
     numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
     for name, value in numbers.items():
-        if not (value.isascii() and value.isdigit()):
+        if not (value.isascii() and value.isdigit() and len(value) < 10):
             raise SbmtError(f"{name} in the environment must be a number, got {value!r}: unset it")
     is_launched = "MASTER_ADDR" in os.environ or any(int(numbers.get(name, 1)) > 1 for name in SIZES)
     return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))

@@ -5,14 +5,17 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
-from sbmt.experiments.cli import main
+from sbmt.experiments.cli import main, runs
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
+from sbmt.experiments.training.run import SHIPPED, load_run
+from sbmt.experiments.training.tasks import GlueConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
@@ -50,7 +53,8 @@ def test_sample_pictures_the_three_cases(succeed, tmp_path):
     assert (tmp_path / "sample.png").read_bytes().startswith(PNG)
 
 
-def test_demo_compares_and_draws(succeed, tmp_path):
+def test_demo_compares_and_draws(succeed, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["sbmt.experiments.cli.study"], "LONGER", 128)  # tokens, to save time
     out = succeed("demo", "--steps", "3", "--workers", "1", "--output", "a\x1b d")
     assert "full attention" in out and "\x1b" not in out and "Next: sbmt inspect 'a\\x1b d/fitted-seed0'" in out
     assert (tmp_path / "a\x1b d" / "demo.png").exists()
@@ -73,6 +77,18 @@ def test_study_trains_prints_and_writes(succeed, tmp_path, monkeypatch):
     first = (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
     succeed("study", "tiny")  # goes on with what is there
     assert (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("command", ["study demo", "demo", "glue --reduced"])
+def test_the_result_of_something_else_is_not_replaced(refused, tmp_path, command):
+    for name in ("result.json", "demo.png")[: 1 + (command == "demo")]:
+        (tmp_path / "mine" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_text('{\n "config": 1}')
+        refused(f"{command} --output mine", "a file that this command did not make")
+        assert (tmp_path / "mine" / name).read_text() == '{\n "config": 1}'
+        (tmp_path / "mine" / name).unlink()
+    assert os.listdir(tmp_path) == ["mine"] and not os.listdir(tmp_path / "mine")
 
 
 def test_bench_measures_and_prints(succeed, tmp_path, monkeypatch):
@@ -126,6 +142,11 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
 )
 def test_mistakes_take_one_line(refused, command, words):
     refused(command, words)
+
+
+def test_control_characters_of_settings_are_escaped(capsys):
+    runs._print_run("x", replace(load_run(SHIPPED), config=GlueConfig(pretrained="a\x1b[2J")))
+    assert "a\\x1b[2J" in (out := capsys.readouterr().out) and "\x1b" not in out
 
 
 def test_control_characters_of_file_names_are_escaped(monkeypatch, tmp_path, capsys):

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from sbmt.experiments.cli import app, train
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.studies import language as language_studies
+from sbmt.experiments.training import fit
 from sbmt.experiments.training.tasks import REDUCED, MlmConfig
 from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
@@ -62,16 +63,23 @@ def test_train_and_evaluate_a_long_range_task(succeed, refused, tmp_path):
 
 @pytest.mark.usefixtures("toys")
 def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatch):
-    def interrupt(step):
-        if step.number == 3:
-            raise KeyboardInterrupt
-        return ""
+    begin = "r has no checkpoint: training begins anew."
 
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "numbers_of", interrupt)
-        code, out, _ = run(*LISTOPS)
-    assert code == 130 and "--resume" in out
-    succeed(*LISTOPS, "--resume")
+    def interrupted(number, *words):
+        def numbers_of(step):
+            if step.number == number:
+                raise KeyboardInterrupt
+            return ""
+
+        with monkeypatch.context() as patch:
+            patch.setattr(train, "numbers_of", numbers_of)
+            code, out, _ = run(*LISTOPS, *words)
+        assert code == 130
+        return out
+
+    assert "--resume" not in interrupted(1)  # before the first checkpoint
+    assert begin in (out := interrupted(3, "--resume")) and "go on with --resume" in out
+    assert begin not in succeed(*LISTOPS, "--resume")
     assert not (tmp_path / "r" / "state.ckpt").exists()
 
 
@@ -79,7 +87,9 @@ def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatc
 def test_of_several_processes_one_speaks(succeed, monkeypatch):
     for name, value in (("LOCAL_RANK", "1"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
-    assert succeed(*LISTOPS) == ""
+    assert f"Run: {LISTOPS[-1]}" in succeed(*LISTOPS)  # a process that trains alone, whatever the variables say
+    monkeypatch.setattr(train, "fit", lambda *given, **where: fit(*given, **where | {"devices": 1}))
+    assert succeed(*LISTOPS, "--devices", "2", "--output", "of two") == ""
 
 
 @pytest.mark.usefixtures("text")

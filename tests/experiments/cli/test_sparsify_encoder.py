@@ -111,6 +111,6 @@ def test_bad_input(refused, encoder, text, tmp_path):
         (f"sparsify decoder --text {text}", "not causal"),
         (f"sparsify {encoder} --text {text} --fine-tune 3", "0 with --text"),
         (f"sparsify {encoder} --text {text} --examples 1", "at least 2 texts"),
-        (f"sparsify {encoder} --text {text} --output few.txt", "new or empty folder"),
+        (f"sparsify {encoder} --text {text} --output few.txt", "to write into few.txt"),
     ]:
         refused(words, error)

@@ -86,6 +86,8 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(parts=lambda: None), "pairs of a split's name and its Examples, got NoneType"),
         (dict(arrange=lambda pool: None), "a dict of splits, got NoneType"),
         (dict(class_names=None), "tuples of strings, got NoneType"),
+        (dict(class_names=("\ud800", "b")), "remove lone surrogates"),
+        (dict(files={"a.txt": "\ud800"}), "remove lone surrogates"),
         (dict(make=lambda task, n, i: Examples.of([(b"\1",)] * 4, [0] * 4)), "the same ones in dev and test"),
         (dict(settings={"a": object()}), "settings that JSON can store"),
         (dict(origin="elsewhere"), "origin among"),

@@ -1,5 +1,7 @@
 """Long Range Arena's own files of ListOps and Pathfinder."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -76,6 +78,27 @@ def test_damaged_pathfinder_is_refused(tmp_path, line, words):
     write_pathfinder(tmp_path, n=2, line=line)
     with pytest.raises(SbmtError, match=words):
         list(pathfinder_files(tmp_path).parts())
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["metadata", "imgs"])
+def test_folders_that_may_not_be_read_are_not_taken_for_empty_ones(tmp_path, monkeypatch, name):
+    write_pathfinder(tmp_path, n=2)
+    stat, listdir = os.stat, os.listdir
+
+    def fail(call):
+        def function(path, *arguments, **options):
+            if os.path.basename(path) == name:
+                raise PermissionError(13, "Permission denied", str(path))
+            return call(path, *arguments, **options)
+
+        return function
+
+    monkeypatch.setattr(os, "listdir", fail(listdir))
+    monkeypatch.setattr(os, "scandir", fail(os.scandir))
+    monkeypatch.setattr(os, "stat", fail(stat) if name == "imgs" else stat)
+    with pytest.raises(SbmtError, match="Permission denied"):
+        pathfinder_files(tmp_path)
 
 
 @pytest.mark.bad_input

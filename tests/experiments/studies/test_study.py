@@ -125,6 +125,9 @@ FULL = Trial("full", "full", {"attention": "full"})
     [
         ((FULL, FULL), "different names"),
         ((replace(FULL, n_seeds=0),), "at least one"),
+        ((replace(FULL, name="../full"),), "trials named in letters"),
+        ((replace(FULL, name="\ud800"),), "trials named in letters"),
+        ((replace(FULL, title="\ud800"),), "remove lone surrogates"),
         ((FULL, replace(EQUAL[1], density_of="magic")), "density_of among 'full'"),
         ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "density_of among 'sbm'"),
         ((EQUAL[0], replace(EQUAL[1], n_seeds=2)), "as many seeds of 'sbm' as of 'random'"),

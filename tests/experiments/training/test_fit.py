@@ -134,7 +134,7 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
         fit(tiny(), folder, resume=True)
     fit(tiny(steps=2, warmup_steps=0), folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(SbmtError, match="a folder without a run"):
+    with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(tiny(steps=2, warmup_steps=0), folder)
     with pytest.raises(SbmtError, match="it is finished"):
         fit(tiny(steps=2, warmup_steps=0), folder, resume=True)
@@ -147,8 +147,8 @@ def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tin
     config = tiny(steps=2, eval_every=1)
     with pytest.raises(Stopped):
         fit(tiny(), tmp_path / "run", on_step=stop_after(1))
-    with pytest.raises(SbmtError, match="without --resume"):
-        fit(tiny(), tmp_path / "run", resume=True)
+    with pytest.raises(SbmtError, match="cannot resume"):
+        fit(config, tmp_path / "run", resume=True)
     assert fit(config, tmp_path / "run").test == fit(config).test == load_run(tmp_path / "run").test
 
 

@@ -7,7 +7,7 @@ import torch
 
 from sbmt import SbmtError
 from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
-from sbmt.experiments.training import RepeatedTokensConfig, fit, load_run, run
+from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit, load_run, run
 from tests.experiments.training.runs import Stopped, stop_after
 
 pytestmark = pytest.mark.bad_input
@@ -37,17 +37,17 @@ def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
     monkeypatch.setenv(name, "1")
     fit(TINY, tmp_path / "run")
     before = files_of(tmp_path / "run")
-    with pytest.raises(SbmtError, match="a folder without a run"):
+    with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(TINY, tmp_path / "run")
     assert files_of(tmp_path / "run") == before
-    for value in ("abc", "", "-1"):
+    for value in ("abc", "", "-1", "9" * 5000):
         monkeypatch.setenv(name, value)
         with pytest.raises(SbmtError, match=f"{name} in the environment must be a number"):
             fit(TINY, tmp_path / "new")
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
-    """A disk that is full after the weights and before the result: the same command begins anew."""
+    """A disk that is full after the weights and before the result: the run begins anew, also with ``resume``."""
 
     def fail(path, *arguments, **options):
         if path.name == "result.json":
@@ -60,9 +60,8 @@ def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "model.safetensors").exists()
     with pytest.raises(SbmtError, match="one that was interrupted"):
         load_run(tmp_path / "run")
-    with pytest.raises(SbmtError, match="without --resume"):
-        fit(TINY, tmp_path / "run", resume=True)
-    assert fit(TINY, tmp_path / "run").test == load_run(tmp_path / "run").test
+    again = fit(TINY, tmp_path / "run", resume=True)
+    assert again.test == load_run(tmp_path / "run").test == fit(TINY).test
 
 
 @pytest.mark.usefixtures("language")
@@ -158,3 +157,11 @@ def test_weights_of_another_type_and_no_numbers_are_told(finished, change, words
     write_tensors(finished / "model.safetensors", {name: change(x) for name, x in tensors.items()})
     with pytest.raises(SbmtError, match=words):
         load_run(finished)
+
+
+def test_weights_so_large_that_logits_are_no_numbers_are_told(tmp_path):
+    run = fit(TINY.override(attention="full"), tmp_path)
+    tensors = {name: torch.full_like(x, 3e38) for name, x in run.model.state_dict().items()}
+    write_tensors(tmp_path / "model.safetensors", tensors)
+    with pytest.raises(SbmtError, match="finite logits"):
+        evaluate(load_run(tmp_path), 8)

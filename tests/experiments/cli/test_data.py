@@ -72,7 +72,7 @@ def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(re
         (folder / name).write_bytes(b"1.0\ta\tb\tone\ttwo\n")
     for name in ("SBMT_CACHE", "SBMT_DATA"):
         monkeypatch.setenv(name, "x")
-    refused("data prepare retrieval --from x/retrieval", "made by this command")
+    refused("data prepare retrieval --from x/retrieval", "created by this command")
     assert len(list(folder.iterdir())) == 4
 
 

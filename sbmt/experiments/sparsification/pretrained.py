@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import read_file
+from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.sparsification.masks import CONTROLS, Control, window_and_ends
+from sbmt.layers import SBMAttention
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import measure_masks, seen_heads
 from sbmt.sparsification.huggingface import attention_modules
@@ -72,13 +74,35 @@ def tokenize(tokenizer: Any, texts: Sequence[str], length: int = LENGTH, batch: 
 
 def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Tensor, "texts d"]:
     """The mean of each text's last hidden states, of length 1: what sentence encoders compare by cosine."""
-    found = []
     with torch.no_grad():
-        for batch in batches:
-            real = batch["attention_mask"][..., None]
-            states = model(**batch).last_hidden_state
-            found.append((states * real).sum(1) / real.sum(1))
-    return nn.functional.normalize(torch.cat(found), dim=-1)
+        return torch.cat([embed_batch(model, batch) for batch in batches])
+
+
+def embed_batch(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch d"]:
+    """The same of one batch, with gradients."""
+    real = batch["attention_mask"][..., None]
+    states = model(**batch).last_hidden_state
+    return nn.functional.normalize((states * real).sum(1) / real.sum(1), dim=-1)
+
+
+def distil(
+    model: nn.Module, teacher: nn.Module, batches: Sequence[Batch], steps: int, learning_rate: float = 1e-4
+) -> tuple[float, ...]:
+    """Trains all weights of an encoder under its masks to give its teacher's embeddings, and returns all losses.
+
+    The loss is 1 − cosine, averaged over the texts of a batch, without labels. Masks are those that are drawn in use:
+    dropout and exploration are switched off for good.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(module, SBMAttention):
+            module.exploration = 0.0
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        return 1 - (embed_batch(model, batch) * embed(teacher, [batch])).sum(-1).mean()
+
+    return fine_tune(model, batches, loss, steps=steps, learning_rate=learning_rate)
 
 
 def with_masks(

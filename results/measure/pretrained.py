@@ -6,8 +6,8 @@ second half among all? It takes an hour or so on one core; what was measured is 
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from statistics import mean
 from typing import Any
@@ -23,16 +23,14 @@ from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
-from sbmt.experiments.sparsification.masks import Control, random_and_ends
+from sbmt.experiments.sparsification.masks import Control
 from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embed, load_encoder, tokenize, with_masks
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = {(256, 16, False): 3, (256, 32, False): 3, (256, 16, True): 2, (256, 10, True): 2, (128, 16, False): 1}
-CASES |= {(512, 16, False): 1}
-"""How many fits, by tokens of a half, edges per query, and whether both ends are certain edges."""
-STEPS, TOKENS_A_STEP, MEASURED_ON = 200, 1024, 2
-ASKED = {128: 120, 256: 120, 512: 60}
+CASES, SHORTER = ((256, 16), (256, 32)), ((128, 16),)
+"""Tokens of a half, and edges per query; three fits of the first, one of the second."""
+STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED, SEEDS = 200, 1024, 2, 120, 3
 
 
 @cache
@@ -54,7 +52,7 @@ def halves(tokenizer: Any, length: int) -> list[str]:
     cut = length - 2
     texts = reviews("test", least_words=length)
     tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
-    long = islice((t for t in tokens if len(t) >= 2 * cut), ASKED[length])
+    long = islice((t for t in tokens if len(t) >= 2 * cut), ASKED)
     pairs = [[tokenizer.decode(half) for half in (t[:cut], t[cut : 2 * cut])] for t in long]
     return [text for half in zip(*pairs, strict=True) for text in half]
 
@@ -73,43 +71,40 @@ def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
     return tokenize(tokenizer, halves(tokenizer, length), length), tokenize(tokenizer, others, length, batch)
 
 
-def fitted(others: Sequence[Batch], seed: int, **options: Any) -> Any:
+def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: Any) -> Any:
     """The encoder with masks fitted to texts, but for the first two batches, which the controls are tuned on."""
     torch.manual_seed(seed)
     sparse = sbmt.sparsify(encoder()[0], **options)
-    sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=STEPS, n_measured=1)
+    sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=steps, n_measured=1)
     return sparse
 
 
 def under_masks(
-    sparse: Any, asked: Sequence[Batch], others: Sequence[Batch], kinds: Mapping[str, Control] = OTHERS
-) -> Iterator[tuple[str, float, Tensor]]:
-    """Embeddings under each kind of mask, with the mask's share of the pairs."""
-    tuned_on = others[:MEASURED_ON]
+    sparse: Any, tuned_on: Sequence[Batch], kinds: Mapping[str, Control] = OTHERS
+) -> Iterator[tuple[str, Any, float]]:
+    """The encoder under each kind of mask, with the mask's share of the pairs."""
     for kind, masked in with_masks(encoder()[0], sparse, tuned_on, others=kinds):
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
-        density = measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
-        yield kind, density, embed(masked, asked)
+        yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
 
 
-def measure(length: int, c: int, has_ends: bool, seed: int) -> dict[str, Any]:
+def measure(length: int, c: int, seed: int) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
     asked, others = texts_of(length)
-    kinds: dict[str, Control] = {"random and both ends": random_and_ends} if has_ends else OTHERS
-    sparse = fitted(others, seed, edges_per_query=float(c), global_tokens=has_ends)
     found: dict[str, Any] = {}
-    for kind, density, embedded in under_masks(sparse, asked, others, kinds):
+    for kind, masked, density in under_masks(fitted(others, seed, edges_per_query=float(c)), others[:MEASURED_ON]):
+        embedded = embed(masked, asked)
         full = embedded if kind == FULL else full
         cosines = (embedded * full).sum(-1).tolist()
         found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
     return found
 
 
-def kept(length: int, c: int, has_ends: bool, seed: int) -> dict[str, Any]:
-    """What :func:`measure` finds, or found in an earlier run of this script."""
-    path = RUNS / "pretrained" / f"halves-{length}-{c}{'-ends' * has_ends}-seed{seed}.json"
+def kept(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a function measures, or measured in an earlier run of its script."""
+    path = RUNS / "pretrained" / f"{name}.json"
     if not path.exists():
-        write_json(path, measure(length, c, has_ends, seed))
+        write_json(path, measure())
     found: dict[str, Any] = read_json(path)
     return found
 
@@ -127,19 +122,24 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def measured(cases: Iterable[tuple[int, int]], n_seeds: int) -> list[dict[str, Any]]:
+    """A summary of each case."""
+    found = []
+    for n, c in track(cases, "encoder"):
+        seeds = [kept(f"halves-{n}-{c}-seed{seed}", partial(measure, n, c, seed)) for seed in range(n_seeds)]
+        found.append({"length": n, "edges_per_query": c, "kinds": summary(seeds)})
+    return found
+
+
 def main() -> None:
     """Measures and writes."""
-    cases = []
-    for (n, c, has_ends), n_seeds in track(CASES.items(), "encoder"):
-        rows = summary([kept(n, c, has_ends, seed) for seed in range(n_seeds)])
-        about = {"length": n, "edges_per_query": c, "global_tokens": has_ends, "n_reviews": ASKED[n]}
-        cases.append(about | {"n_seeds": n_seeds, "kinds": rows})
-    write("pretrained", {"cases": cases})
+    cases = measured(CASES, SEEDS)
+    write("pretrained", {"n_reviews": ASKED, "n_seeds": SEEDS, "cases": cases, "shorter": measured(SHORTER, 1)})
     panels = {
         f"c = {case['edges_per_query']}: ": [
             row | {"cosine": row["cosine"]["mean"]} for row in case["kinds"] if row["kind"] != FULL
         ]
-        for case in cases[:2]
+        for case in cases
     }
     draw_encoder_masks(panels, RESULTS / "pretrained.png")
 

@@ -2,29 +2,33 @@
 
 QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
 positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to
-training texts of each task; what was measured is kept in ``runs/pretrained``.
+training texts of each task; in one case, the whole encoder is then trained under its masks, without labels. What was
+measured is kept in ``runs/pretrained``.
 """
 
+import copy
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
-from results.measure.common import N_RESAMPLES, RUNS, run, write
-from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, under_masks
+from results.measure.common import N_RESAMPLES, run, write
+from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, kept, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
-from sbmt.experiments.files import read_json, write_json
-from sbmt.experiments.sparsification.pretrained import FULL, embed, tokenize
+from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, distil, embed, tokenize
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
-LENGTH, BATCH, CLASSIFIED_ON = 128, 16, 2000
+CASES = [(task, c, False) for task in TABLES for c in (8, 16)] + [("qqp", 8, True)]
+LENGTH, BATCH, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 2000, 150
+DISTILLED = {"random": OTHERS["random"]}  # what distilled fitted masks are compared with
 CLUSTERS = 256  # of a head: the texts are short
 Metric = Callable[[NDArray[Any], NDArray[Any]], float]
 METRICS: dict[str, Metric] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
@@ -44,15 +48,20 @@ def classifier() -> LogisticRegression:
     return LogisticRegression(C=10.0, max_iter=1000).fit(embed(model, batches).numpy(), train.labels[-CLASSIFIED_ON:])
 
 
-def measure(task: str, c: int, seed: int) -> dict[str, Any]:
+def measure(task: str, c: int, is_distilled: bool) -> dict[str, Any]:
     """Scores of all items, the mean cosine to full attention's embeddings and the share of pairs, by kind of mask."""
     asked = rows(task, True).texts[: ASKED[task]]
     texts = [text for place in zip(*asked, strict=True) for text in place]  # first questions, then second ones
     others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
     batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
-    sparse = fitted(fitted_on, seed, edges_per_query=float(c), n_clusters=CLUSTERS)
+    sparse = fitted(fitted_on, 0, edges_per_query=float(c), n_clusters=CLUSTERS)
     found: dict[str, Any] = {}
-    for kind, density, embedded in under_masks(sparse, batches, fitted_on):
+    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else OTHERS):
+        if is_distilled and kind != FULL:
+            masked = copy.deepcopy(masked)  # other masks are put into the network as it was
+            torch.manual_seed(0)
+            distil(masked, encoder()[0], fitted_on[MEASURED_ON:], DISTILLATION_STEPS)
+        embedded = embed(masked, batches)
         full = embedded if kind == FULL else full
         if task == "sst2":
             scores = classifier().decision_function(embedded.numpy())
@@ -64,35 +73,28 @@ def measure(task: str, c: int, seed: int) -> dict[str, Any]:
     return found
 
 
-def kept(task: str, c: int, seed: int = 0) -> dict[str, Any]:
-    """What :func:`measure` finds, or found in an earlier run of this script."""
-    path = RUNS / "pretrained" / f"{task}-{c}-seed{seed}.json"
-    if not path.exists():
-        write_json(path, measure(task, c, seed))
-    found: dict[str, Any] = read_json(path)
-    return found
-
-
-def lost(metric: Metric, y: NDArray[Any], full: NDArray[Any], other: NDArray[Any]) -> tuple[float, float]:
+def lost(metric: Metric, y: NDArray[Any], full: NDArray[Any], other: NDArray[Any]) -> dict[str, float]:
     """The middle 95 % of what a mask loses, over items drawn with replacement."""
     drawn = np.random.default_rng(0).integers(len(y), size=(N_RESAMPLES, len(y)))
     low, high = np.quantile([metric(y[i], full[i]) - metric(y[i], other[i]) for i in drawn], [0.025, 0.975])
-    return float(low), float(high)
+    return {"low": float(low), "high": float(high)}
 
 
 def main() -> None:
     """Measures and writes."""
     cases = []
-    for task, c in track([(task, c) for task in TABLES for c in (8, 16)], "tasks"):
+    for task, c, is_distilled in track(CASES, "tasks"):
         y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]
         kinds = []
-        for kind, found in kept(task, c).items():
-            scores = np.asarray(found.pop("scores"))
+        name = f"{task}-{c}{'-distilled' * is_distilled}-seed0"
+        for kind, found in kept(name, partial(measure, task, c, is_distilled)).items():
+            scores = np.asarray(found["scores"])
             full = scores if kind == FULL else full
-            low, high = lost(metric, y, full, scores)
-            kinds.append({"kind": kind, **found, "score": float(metric(y, scores)), "low": low, "high": high})
-        cases.append({"task": task, "edges_per_query": c, "n_items": len(y), "kinds": kinds})
-    write("pretrained_tasks", {"cases": cases})
+            numbers = {"density": found["density"], "cosine": {"mean": found["cosine"]}, "found": metric(y, scores)}
+            kinds.append({"kind": kind, **numbers, "lost": lost(metric, y, full, scores)})
+        title = f"{TABLES[task][0].partition('/')[0]}, c = {c}{', distilled' * is_distilled}"
+        cases.append({"title": title, "n_items": len(y), "kinds": kinds})
+    write("pretrained_tasks", {"distillation_steps": DISTILLATION_STEPS, "cases": cases})
 
 
 if __name__ == "__main__":

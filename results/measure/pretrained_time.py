@@ -17,14 +17,15 @@ from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, ra
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import seen_heads
 
-SHORT, LENGTHS, EDGES_PER_QUERY = 256, (256, 512, 1024, 2048, 4096), 16
+SHORT, LENGTHS = 256, (256, 512, 1024, 2048, 4096)
+EDGES_PER_QUERY, STEPS = 16, 30
 PACE = Pace(seconds=6.0, least=7, most=61)
 
 
 def main() -> None:
     """Measures and writes."""
     _, others = texts_of(SHORT)
-    sparse = fitted(others, 0, edges_per_query=float(EDGES_PER_QUERY))
+    sparse = fitted(others, 0, STEPS, edges_per_query=float(EDGES_PER_QUERY))
     name, layer = list(fitted_layers(sparse.eval()).items())[2]
     seen = [seen_heads(sparse, batch)[name] for batch in others[: max(LENGTHS) // 1024]]
     found: dict[str, Any] = {}

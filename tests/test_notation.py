@@ -19,7 +19,6 @@ FORBIDDEN = {
 }
 # Names that PyTorch or the fixed public interface chose.
 BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink", "causal"}
-BOOLEANS |= {"global_tokens"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
 INTEGERS |= {"seed", "dropout_seed", "first", "top_k", "number", "sizes"}

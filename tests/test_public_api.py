@@ -16,8 +16,7 @@ MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
     "d_head, n_heads, n_clusters=128, *, sampler='exact', gate_rule='score', exploration=0.01, link='bilinear', "
     "membership='sigmoid', self_loops=False, window=None, dropout=0.0, backend='auto', learning='straight_through', "
-    "edges_per_query=None, n_groups=1, reweight=False, sink=False, causal=False, "
-    "global_tokens=False"
+    "edges_per_query=None, n_groups=1, reweight=False, sink=False, causal=False"
 )
 SIGNATURES = [
     (BlockModel, f"query_membership, block_matrix, key_membership, {MASKS}, link='bilinear', causal=False"),
@@ -54,8 +53,7 @@ SIGNATURES = [
     (
         MaskSettings,
         "sampler='exact', exploration=0.0, gate_rule='score', window=None, dropout=0.0, backend='auto', "
-        "learning='straight_through', edges_per_query=None, reweight=False, sink=None, is_dense=False, "
-        "global_tokens=False",
+        "learning='straight_through', edges_per_query=None, reweight=False, sink=None, is_dense=False",
     ),
     (sbmt.sparsify, "model, *, edges_per_query, **arguments"),
     (

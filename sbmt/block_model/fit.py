@@ -121,7 +121,7 @@ def fit_loss(
     weights: Float[Tensor, " n_edges"],
     edges_per_query: float,
     exploration: float,
-    is_certain: Bool[Tensor, " n_edges"] | None = None,
+    is_near: Bool[Tensor, " n_edges"] | None = None,
 ) -> Float[Tensor, ""]:
     r"""The negative log-likelihood of a Poisson graph that has $c\, a_{ij}$ edges between i and j, up to a constant.
 
@@ -139,13 +139,12 @@ def fit_loss(
         weights: Their attention, as targets; no gradient passes.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
-        is_certain: Edges of a window or to global tokens, which were not drawn. No rate has to explain them: the second
-            sum leaves them out.
+        is_near: Edges of a window, which were not drawn. No rate has to explain them: the second sum leaves them out.
 
     Cost: O(n k + k² + edges). Not in the paper; after Ball, Karrer and Newman (2011), with attention for counted edges.
     """
     targets = weights.detach().to(rate.dtype)
-    targets = targets if is_certain is None else targets.masked_fill(is_certain, 0.0)
+    targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)
     gained = torch.xlogy(targets, (rate + exploration).clamp(min=torch.finfo(rate.dtype).tiny)).sum()
     loss = block_model.sum_of_rates().sum() - edges_per_query * gained
     batch, heads, n_queries, _ = edges.shape

@@ -14,15 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes, describe, is_integer
-from sbmt.graph.masks import (
-    TokenPairs,
-    check_as_many_keys,
-    check_causal,
-    check_mask,
-    check_shape,
-    end_tokens,
-    share_of_pairs,
-)
+from sbmt.graph.masks import TokenPairs, check_as_many_keys, check_causal, check_mask, check_shape, share_of_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -271,41 +263,12 @@ class EdgeList(TokenPairs):
         both = torch.cat([self.cells(), (rows * n_keys + key)[is_edge]])
         return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
-    def with_global_tokens(self) -> "EdgeList":
-        """These edges and those from every real query to the first and the last real key.
-
-        Cost: O(n + edges · log(edges)). SbmtError if the edges are causal: most queries come before the last key.
-        """
-        if self.causal:
-            raise SbmtError("edges in both directions for global tokens", "causal ones", "leave global tokens out")
-        batch, heads, n_queries, n_keys = self.shape
-        example, key = end_tokens(self.key_mask, n_keys, self.device).expand(batch, -1).nonzero(as_tuple=True)
-        head, query = (torch.arange(n, device=self.device) for n in (heads, n_queries))
-        rows = (example[:, None, None] * heads + head[:, None]) * n_queries + query  # ends heads n_queries
-        cells = rows * n_keys + key[:, None, None]
-        if self.query_mask is not None:
-            cells = cells[self.query_mask[example][:, None].expand_as(cells)]
-        return EdgeList.from_cells(torch.cat([self.cells(), cells.flatten()]).unique(), self.shape, *self.masks)
-
-    def is_global(self) -> Bool[Tensor, " n_edges"]:
-        """Whether each edge leads to the first or the last real key of its example."""
-        batch, heads, n_queries, n_keys = self.shape
-        is_end = end_tokens(self.key_mask, n_keys, self.device).expand(batch, -1)
-        return is_end[self.rows() // (heads * n_queries), self.keys]
-
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
         batch, heads, n_queries, _ = self.shape
         offset = self.offset if self.causal else 0
         query = torch.arange(offset, offset + n_queries, device=self.device).repeat(batch * heads)
         return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
-
-    def is_certain(self, window: int | None, global_tokens: bool) -> Bool[Tensor, " n_edges"] | None:
-        """Whether each edge is there whatever is drawn: in the window, or to a global token; None if no edge is."""
-        is_near = None if window is None else self.is_near(window)
-        if not global_tokens:
-            return is_near
-        return self.is_global() if is_near is None else is_near | self.is_global()
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""

@@ -75,18 +75,6 @@ def share_of_pairs(
     return totals / count_pairs(shape, query_mask, key_mask, causal, totals.device).clamp(min=1)[:, None]
 
 
-def end_tokens(mask: Bool[Tensor, "batch n"] | None, n: int, device: torch.device) -> Bool[Tensor, "_ n"]:
-    """The first and the last real token of each example, ``(batch, n)``; one row serves all if all are real.
-
-    Example:
-        >>> end_tokens(torch.tensor([[False, True, True, True, False]]), 5, torch.device("cpu")).int()
-        tensor([[0, 1, 0, 1, 0]], dtype=torch.int32)
-    """
-    real = torch.ones(1, n, dtype=torch.bool, device=device) if mask is None else mask
-    count = real.cumsum(1)
-    return real & ((count == 1) | (count == count[:, -1:]))
-
-
 class TokenPairs:
     """What edge lists and block models are about: all pairs of real tokens, but for later keys if they are causal."""
 

@@ -34,7 +34,6 @@ class MaskSettings(NamedTuple):
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
         is_dense: Attend all real pairs instead of those that are drawn, without reweighting, and fit the block model to
             that: a warm-up for likelihood, in O(n²).
-        global_tokens: As in the layer. These edges are certain, as those of a window.
     """
 
     sampler: str = "exact"
@@ -48,7 +47,6 @@ class MaskSettings(NamedTuple):
     reweight: bool = False
     sink: Tensor | None = None
     is_dense: bool = False
-    global_tokens: bool = False
 
     def check(self, device: torch.device | None = None) -> None:
         """Raises SbmtError unless all names are known, all numbers are in range, and the device has the backend."""
@@ -118,7 +116,7 @@ def attend_through(
     return_edges: bool,
 ) -> AttentionOutput:
     """:func:`sbm_attention` without its checks."""
-    sampler, exploration, gate_rule, window, dropout, backend, learning, c, reweight, sink, is_dense, _ = settings
+    sampler, exploration, gate_rule, window, dropout, backend, learning, c, reweight, sink, is_dense = settings
     if is_dense and learning != "likelihood":
         do = "attend with attention='full', which draws nothing"
         raise SbmtError("is_dense with learning='likelihood'", f"learning={learning!r}", do)
@@ -128,23 +126,22 @@ def attend_through(
         edges = all_pairs(block_model.shape, *block_model.masks, device=query.device)
     else:
         edges = draw_edges(block_model, sampler, exploration, seed, first_example, window)
-        edges = edges.with_global_tokens() if settings.global_tokens else edges
     scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype) if dropout else None
 
     gate = bias = rate = None
-    is_certain = edges.is_certain(window, settings.global_tokens)
+    is_near = None if window is None else edges.is_near(window)
     is_fitted = learning == "likelihood" and torch.is_grad_enabled()
     if learning == "likelihood" or reweight or not block_model.has_closed_density:
         rate = block_model.edge_rate(edges)
         known = rate.detach() if learning == "likelihood" else rate  # which learns from its own loss alone
-        attended = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_certain
-        bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, attended)
+        certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
+        bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, certain)
     else:
         expected = block_model.expected_density()
     if learning == "straight_through" and torch.is_grad_enabled():
         gate = block_model.gate(edges)
-        if is_certain is not None:
-            gate = gate.masked_fill(is_certain, 1.0)
+        if is_near is not None:
+            gate = gate.masked_fill(is_near, 1.0)
         gate = gate if gate.requires_grad else None
 
     terms = EdgeTerms(gate, gate_rule, bias if reweight else None, sink, scale, return_weights=is_fitted)
@@ -152,7 +149,7 @@ def attend_through(
     loss = values.new_zeros((), dtype=torch.float32)
     if is_fitted:
         assert rate is not None and weights is not None and c is not None  # likelihood has all three
-        loss = fit_loss(block_model, edges, rate, weights, c, exploration, is_certain)
+        loss = fit_loss(block_model, edges, rate, weights, c, exploration, is_near)
     density = edges.density() if gate is None else sampled_density(edges, gate)
     return AttentionOutput(values, density, expected, edges if return_edges else None, loss)
 

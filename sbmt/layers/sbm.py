@@ -16,7 +16,7 @@ from sbmt.attention.inputs import GateRule
 from sbmt.block_model.crossed import CrossedModel, part_memberships
 from sbmt.block_model.fit import Learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link
-from sbmt.errors import SbmtError, check_choice, check_sizes, describe
+from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
 from sbmt.types import AttentionOutput, check_floating, check_untransformed, full_precision, is_traced
@@ -27,8 +27,7 @@ MOST_PARTS = 1 << 15  # numbered by int16
 LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
 LEAST_START = 1e-6  # how far below 0 the logarithm of a start is at least, since 0 says that there has been none
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
-SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal", "global_tokens"]
-"""What a layer's representation shows."""
+SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # in a layer's representation
 
 
 class SBMAttention(nn.Module):
@@ -69,8 +68,6 @@ class SBMAttention(nn.Module):
         membership: ``"sigmoid"`` (the paper's), or ``"crossed"``, which needs the Poisson link.
         self_loops: Whether every token also attends itself.
         window: Whether every token also attends those at most ``window / 2`` places away.
-        global_tokens: Whether every token also attends the first and the last real one, such as BERT's [CLS] and [SEP],
-            where many heads put attention that they have no use for. Not with ``causal``.
         dropout: On the attention weights while training, in [0, 1).
         backend: What attends along the edges; ``"auto"`` chooses.
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
@@ -126,7 +123,6 @@ class SBMAttention(nn.Module):
         reweight: bool = False,
         sink: bool = False,
         causal: bool = False,
-        global_tokens: bool = False,
     ) -> None:
         super().__init__()
         check_sizes(d_head=d_head, n_heads=n_heads, n_clusters=n_clusters, n_groups=n_groups)
@@ -138,9 +134,6 @@ class SBMAttention(nn.Module):
         is_crossed = membership == "crossed"
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # of C, for each head
-        if not isinstance(global_tokens, bool) or (global_tokens and causal):
-            expected = "global_tokens as True or False, and False with causal=True"
-            raise SbmtError(expected, describe(global_tokens), "the last token comes after all others")
         if is_crossed and link != "poisson":
             raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "name that link too")
         if is_crossed and n_rows > MOST_PARTS:
@@ -152,7 +145,6 @@ class SBMAttention(nn.Module):
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
         self.exploration, self.dropout, self.backend, self.causal = exploration, dropout, backend, causal
         self.learning, self.edges_per_query, self.reweight = learning, edges_per_query, reweight
-        self.global_tokens = global_tokens
         self.window = 0 if self_loops and window is None else window
         hidden = () if is_crossed else (nn.Linear(d_head, d_head), nn.ReLU())
         self.node_mlp = nn.Sequential(*hidden, nn.Linear(d_head, d_head))

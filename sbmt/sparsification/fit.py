@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, is_number
-from sbmt.graph.masks import end_tokens, zero_padding
+from sbmt.graph.masks import zero_padding
 from sbmt.graph.patterns import all_pairs
 from sbmt.layers import SBMAttention
 from sbmt.sparsification.convert import fitted_layers
@@ -217,18 +217,14 @@ def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, "
     edges = all_pairs(block_model.shape, *block_model.masks, device=heads.query.device)
     is_edge = edges.to_dense()
     weights = full_attention(heads, layer.causal, layer.sink)[is_edge]
-    is_certain = None
-    if layer.window is not None or layer.global_tokens:
-        reach = -1 if layer.window is None else layer.window // 2
-        near = (rows[:, None] - torch.arange(n_keys)).abs() <= reach
-        certain = near.to(is_edge.device).expand_as(is_edge)
-        if layer.global_tokens:
-            certain = certain | end_tokens(heads.key_mask, n_keys, is_edge.device)[:, None, None]
-        is_certain = certain[is_edge]
+    is_near = None
+    if layer.window is not None:
+        near = (rows[:, None] - torch.arange(n_keys)).abs() <= layer.window // 2
+        is_near = near.to(is_edge.device).expand_as(is_edge)[is_edge]
     given, c = layer.exploration, layer.edges_per_query
     exploration = given.probability(n_keys) if isinstance(given, ExtraKeys) else given
     assert c is not None  # likelihood has it
-    return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, c, exploration, is_certain)
+    return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, c, exploration, is_near)
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:

@@ -114,25 +114,6 @@ def test_a_window_joins_the_edges_that_are_there(window, density):
         edges.with_window(-1)
 
 
-@pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
-def test_global_tokens_are_the_first_and_last_real_keys(density):
-    queries = torch.tensor([[True] * 6, [True] * 4 + [False] * 2, [True] * 6])
-    keys = torch.tensor([[True] * 6, [False] * 2 + [True] * 3 + [False], [False] * 6])
-    pairs = queries[:, None, :, None] & keys[:, None, None]
-    mask = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(0)) < density
-    edges = EdgeList.from_dense(mask & pairs, queries, keys)
-    ends = torch.zeros(3, 1, 1, 6, dtype=torch.bool)
-    ends[0, :, :, [0, 5]] = ends[1, :, :, [2, 4]] = True
-    joined = edges.with_global_tokens()
-    EdgeList(joined.row_ptr, joined.keys, edges.shape, queries, keys, check=True)
-    assert torch.equal(joined.to_dense(), edges.to_dense() | (ends & pairs))
-    assert torch.equal(joined.is_global(), ends.expand(joined.shape)[joined.to_dense()])
-    everything = EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).with_global_tokens()
-    assert everything.to_dense().int().tolist() == [[[[1, 0, 1], [1, 1, 1], [1, 0, 1]]]]
-    with pytest.raises(SbmtError, match="both directions"):
-        EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None], causal=True).with_global_tokens()
-
-
 def test_a_mask_of_one_row_serves_all_examples():
     mask = random_mask()
     real = torch.tensor([[True, True, False, True, True]])

@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 import torch
 
-from sbmt.errors import SbmtError
 from sbmt.layers import SBMAttention
 from tests.layers.inputs import seeded, tokens, without_edges
 
@@ -33,19 +32,3 @@ def test_windows_end_at_borders_and_at_padding_wherever_it_is(settings, is_empty
             n_beyond += int(mask[b, :, i, j].sum())
     assert (n_beyond == 0) == (is_empty or window >= 2 * (N - 1))
     assert not out.values[~query_mask[:, None].expand(5, 3, N)].any() and not out.values[4].any()
-
-
-def test_global_tokens_are_attended_to_with_certainty_and_not_reweighted():
-    """Where nothing else is drawn, that is attention to the first and the last real key."""
-    real = torch.arange(N) < torch.tensor([[N], [6]])
-    settings = dict(learning="likelihood", edges_per_query=1e-9, link="poisson", reweight=True)
-    layer = without_edges(SBMAttention(4, 3, 5, global_tokens=True, **settings).eval())
-    x = tokens(2, n=N)
-    out = layer(x, x, x, query_mask=real, key_mask=real, generator=seeded(), return_edges=True)
-    ends = torch.zeros(2, 1, N, N, dtype=torch.bool)
-    ends[0, :, :, [0, N - 1]] = ends[1, :, :6, [0, 5]] = True
-    assert torch.equal(out.edges.to_dense(), ends.expand(-1, 3, -1, -1))
-    scores = (x @ x.mT / 2).masked_fill(~ends, -torch.inf)
-    torch.testing.assert_close(out.values, scores.softmax(-1).nan_to_num() @ x)
-    with pytest.raises(SbmtError, match="False with causal=True, got bool True"):
-        SBMAttention(4, 3, 5, global_tokens=True, causal=True)

@@ -164,7 +164,7 @@ def test_some_queries_estimate_the_fit_to_all():
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_fit_is_that_of_a_layer_that_attends_all_pairs(causal):
     torch.manual_seed(0)
-    settings = {"preset": "fitted", "n_clusters": 16, "window": 2, "causal": causal, "global_tokens": not causal}
+    settings = {"preset": "fitted", "n_clusters": 16, "window": 2, "causal": causal}
     layer = sbmt.build_attention("sbm", d_head=8, n_heads=2, **settings).double().train()
     layer.is_dense = True
     with torch.no_grad():

@@ -44,9 +44,6 @@ def sparsify(
     steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
     clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
     window: Annotated[int | None, typer.Option(help="also attend the tokens at most window / 2 places away")] = None,
-    global_tokens: Annotated[
-        bool, typer.Option("--global-tokens", help="also attend the first and the last token, such as [CLS] and [SEP]")
-    ] = False,
     fine_tune: Annotated[int, typer.Option(help="steps of training the whole network under its masks afterwards")] = 0,
     output: Annotated[Path | None, typer.Option(help="folder of what is made", show_default="RUN-fitted")] = None,
     examples: Annotated[int | None, typer.Option(help="test examples to compare on; the run's own if left out")] = None,
@@ -70,8 +67,7 @@ def sparsify(
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
     check_writable(folder / "masks.json", json)
-    options: dict[str, Any] = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
-    options |= {"global_tokens": True} if global_tokens else {}
+    options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
     with progress_bars() as progress:
 
         def bar(name: str, total: int) -> Callable[..., None]:

@@ -145,15 +145,6 @@ def window_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
     return mask(_nearest_reach(found, density))
 
 
-def random_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """The first and the last key, and any others."""
-    inside = density_of(layer, [_ends(heads).expand(is_pair(heads).shape).float() for heads in layer])
-    probability = min(1.0, max(0.0, (density - inside) / max(1e-12, 1 - inside)))
-    return MaskedAttention(
-        lambda heads: drawn(torch.where(_ends(heads), 1.0, probability).expand(is_pair(heads).shape))
-    )
-
-
 def _ends(heads: Heads) -> Bool[Tensor, "batch 1 1 m"]:
     real = is_pair(heads)[:, :1].any(2, keepdim=True)  # batch 1 1 m
     return real & ((real.cumsum(-1) == 1) | (real.cumsum(-1) == real.sum(-1, keepdim=True)))

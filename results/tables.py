@@ -192,11 +192,11 @@ def pretrained_table(name: str = "pretrained", part: str = "cases", score: str =
     rows: list[tuple[object, ...]] = []
     for case in load(name)[part]:
         for kind in case["kinds"]:
-            title = case.get("title", f"c = {case['edges_per_query']}") if kind is case["kinds"][0] else ""
+            title = case.get("title") or f"c = {case['edges_per_query']}"
             low, high = (100 * kind["lost"][end] for end in ("low", "high"))
             lost = f"{show(low, '.1f')} to {show(high, '.1f')}" if kind["kind"] != "full attention" else LEFT_OUT
             numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}", f"{100 * kind['found']:.1f} %"
-            rows.append((title, kind["kind"], *numbers, lost))
+            rows.append((title if kind is case["kinds"][0] else "", kind["kind"], *numbers, lost))
     return grid(("", "masks", "pairs", "cosine", score, "points lost"), rows)
 
 

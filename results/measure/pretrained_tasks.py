@@ -2,12 +2,10 @@
 
 QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
 positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to
-training texts of each task; in one case, the whole encoder is then trained under its masks, without labels. What was
-measured is kept in ``runs/pretrained``.
+training texts of each task; in one case, the encoder is then distilled. What was measured is in ``runs/pretrained``.
 """
 
 import copy
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -22,16 +20,15 @@ from results.measure.common import N_RESAMPLES, run, write
 from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, kept, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
-from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, distil, embed, tokenize
+from sbmt.experiments.sparsification.pretrained import FITTED, FULL, OTHERS, distil, embed, tokenize
+from sbmt.sparsification import measure_masks
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
 CASES = ("qqp", 8, False), ("sst2", 8, False), ("qqp", 8, True)
-LENGTH, BATCH, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 2000, 150
+LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 256, 2000, 150
 DISTILLED = {"random": OTHERS["random"]}  # what distilled fitted masks are compared with
-CLUSTERS = 256  # of a head: the texts are short
-Metric = Callable[[NDArray[Any], NDArray[Any]], float]
-METRICS: dict[str, Metric] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
+METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
 
 
 def rows(task: str, is_asked: bool) -> GlueRows:
@@ -55,12 +52,14 @@ def measure(task: str, c: int, is_distilled: bool) -> dict[str, Any]:
     others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
     batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
     sparse = fitted(fitted_on, 0, edges_per_query=float(c), n_clusters=CLUSTERS)
-    found: dict[str, Any] = {}
+    found = {}
     for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else OTHERS):
         if is_distilled and kind != FULL:
             masked = copy.deepcopy(masked)  # other masks are put into the network as it was
             torch.manual_seed(0)
             distil(masked, encoder()[0], fitted_on[MEASURED_ON:], DISTILLATION_STEPS)
+            if kind == FITTED:
+                density = measure_masks(masked, fitted_on[:MEASURED_ON]).mean("density")
         embedded = embed(masked, batches)
         full = embedded if kind == FULL else full
         if task == "sst2":
@@ -68,12 +67,12 @@ def measure(task: str, c: int, is_distilled: bool) -> dict[str, Any]:
         else:
             first, second = embedded.chunk(2)
             scores = (first * second).sum(-1).numpy()
-        cosine = float((embedded * full).sum(-1).mean())
+        cosine = (embedded * full).sum(-1).mean().item()
         found[kind] = {"density": density, "cosine": cosine, "scores": scores.tolist()}
     return found
 
 
-def lost(metric: Metric, y: NDArray[Any], full: NDArray[Any], other: NDArray[Any]) -> dict[str, float]:
+def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], other: NDArray[Any]) -> dict[str, float]:
     """The middle 95 % of what a mask loses, over items drawn with replacement."""
     drawn = np.random.default_rng(0).integers(len(y), size=(N_RESAMPLES, len(y)))
     low, high = np.quantile([metric(y[i], full[i]) - metric(y[i], other[i]) for i in drawn], [0.025, 0.975])
@@ -85,8 +84,7 @@ def main() -> None:
     cases = []
     for task, c, is_distilled in track(CASES, "tasks"):
         y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]
-        kinds = []
-        name = f"{task}-{c}{'-distilled' * is_distilled}-seed0"
+        name, kinds = f"{task}-{c}{'-distilled' * is_distilled}-seed0", []
         for kind, found in kept(name, partial(measure, task, c, is_distilled)).items():
             scores = np.asarray(found["scores"])
             full = scores if kind == FULL else full

@@ -91,7 +91,8 @@ def distil(
     """Trains all weights of an encoder under its masks to give its teacher's embeddings, and returns all losses.
 
     The loss is 1 − cosine, averaged over the texts of a batch, without labels. Masks are those that are drawn in use:
-    dropout and exploration are switched off for good.
+    dropout and exploration are switched off for good. Block models keep following the attention, so the share of pairs
+    changes, too: measure it again.
     """
     for module in model.modules():
         if isinstance(module, nn.Dropout):

@@ -120,6 +120,8 @@ language: $(STAMP)
 	$(BIN)/python results/measure/paired_blocks.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/measure/pretrained.py
+	$(BIN)/python results/measure/pretrained_tasks.py
+	$(BIN)/python results/measure/pretrained_time.py
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)

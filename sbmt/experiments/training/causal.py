@@ -38,6 +38,7 @@ class LanguageModelConfig(CorpusConfig):
     warmup_steps: int = option(100, "steps over which the learning rate rises; then it falls, both along a line")
     eval_every: int = option(500, "steps between two evaluations on dev, each of which leaves a checkpoint")
     learning_rate: float = option(1e-3, "AdamW's largest learning rate")
+    embedding_std: float = option(0.1, "standard deviation of embeddings, which also make the logits, at the start")
     d_model: int = option(128, "width")
     d_hidden: int = option(512, "width inside the MLPs")
     n_heads: int = option(4, "heads per layer")
@@ -90,6 +91,7 @@ class MultiQueryConfig(GeneratedConfig):
     d_model: int = option(64, "width")
     d_hidden: int = option(128, "width inside the MLPs")
     embedding_std: float = option(0.02, "standard deviation of embeddings, which also make the logits, at the start")
+    convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
 
     tasks = (MULTI_QUERY,)
 

@@ -120,6 +120,8 @@ language: $(STAMP)
 	$(BIN)/python results/measure/paired_blocks.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/measure/pretrained.py
+	$(BIN)/sbmt data prepare corpus --reduced --vocab-size 261 --from "$$SBMT_DATA/lm/imdb_unsup_train.txt.gz"
+	$(BIN)/python results/measure/causal.py
 	$(BIN)/python results/write_tables.py
 
 results: $(STAMP)

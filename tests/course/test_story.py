@@ -1,4 +1,4 @@
-"""The course is one story: sixteen notebooks of one shape, linked to their neighbours, with exercises that check.
+"""The course is one story: seventeen notebooks of one shape, linked to their neighbours, with exercises that check.
 
 Learners work in copies of them, without outputs, and theirs alone.
 """
@@ -38,8 +38,8 @@ def header_rows(path: Path) -> dict[str, str]:
     return dict(row for row in rows if len(row) == 2)
 
 
-def test_sixteen_notebooks_in_order():
-    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(16)]
+def test_seventeen_notebooks_in_order():
+    assert [path.name[:3] for path in PATHS] == [f"{number:02}_" for number in range(17)]
 
 
 @every_notebook

@@ -4,6 +4,8 @@ Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data pre
 --from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
 """
 
+from collections.abc import Callable
+from functools import partial
 from math import log
 from typing import Any
 
@@ -13,14 +15,30 @@ from results.measure.common import RESULTS, RUNS, difference, run, write
 from sbmt import CausalLM, Encoder
 from sbmt.attention.cache import Cache
 from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
-from sbmt.experiments.plots.style import saved_figure
+from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.training.evaluate import evaluate
+from sbmt.experiments.training.run import Run
 
-PARTS = "recall", "longer", "text"  # studies, whose names begin with causal-
+PARTS = "recall", "text"  # studies, whose names begin with causal-
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
-PACE = Pace(seconds=15.0, least=5, most=201)
+PACE = Pace(seconds=8.0, least=5, most=201)
+
+
+def kept(name: str, measure: Callable[[], Any]) -> Any:
+    """What is measured, or was in an earlier run of this script."""
+    path = RUNS / "causal" / f"{name}.json"
+    if not path.exists():
+        write_json(path, measure())
+    return read_json(path)
+
+
+def bits_of(trained: Run) -> list[float]:
+    """Bits per byte of each test block."""
+    losses = evaluate(trained, trained.config.test_examples).losses.view(-1, trained.config.length - 1)
+    return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
 
 
 def table(study: Study) -> list[dict[str, Any]]:
@@ -30,8 +48,8 @@ def table(study: Study) -> list[dict[str, Any]]:
         n, test = trained.config.length, trained.test
         rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
         if study.config.task == "language":
-            losses = evaluate(trained, trained.config.test_examples).losses.view(-1, n - 1)  # blocks predicted
-            rows[name].setdefault("bits", []).append((losses.sum(1) / log(2) / (n - 2)).tolist())
+            bits = kept(f"{name}-seed{trained.config.seed}", partial(bits_of, trained))
+            rows[name].setdefault("bits", []).append(bits)
     for row in rows.values():
         if "bits" in row:
             row["behind"] = difference(row["bits"], rows["full"]["bits"])
@@ -60,33 +78,18 @@ def step(n: int, **attention: Any) -> Entry:
     return Entry(torch.no_grad()(lambda _: model(tokens[:, n:], caches=caches)))
 
 
-def draw(recall: list[dict[str, Any]], text: list[dict[str, Any]], decode: dict[str, Any]) -> None:
-    """Accuracy and bits per byte against keys a query, and the time of a token against the context."""
-    with saved_figure(RESULTS / "causal.png", 11.0, 3.6) as figure:
-        axes = figure.subplots(1, 3)
-        for ax, rows, what in ((axes[0], recall, "accuracy"), (axes[1], text, "bits")):
-            for i, row in enumerate(rows):
-                found = row["bits"] if what == "bits" else [seed[what] for seed in row["seeds"]]
-                looks: Any = {"color": f"C{i % 6}", "marker": "os"[i // 6], "label": row["title"]}
-                ax.scatter([seed["keys"] for seed in row["seeds"]], found, **looks)
-            ax.legend(fontsize="x-small")
-        for name in ("full", "fitted"):
-            axes[2].plot(LENGTHS, [decode[str(n)][name]["median"] for n in LENGTHS], marker="o", label=name)
-        axes[2].legend()
-        axes[0].set(title="recall, 64 tokens", xlabel="keys a query", ylabel="accuracy", xscale="log")
-        axes[1].set(title="text, 256 bytes", xlabel="keys a query", ylabel="bits per byte", xscale="log")
-        axes[2].set(title="a token from the cache", xlabel="context", ylabel="milliseconds", xscale="log", yscale="log")
+def decoding(n: int) -> dict[str, Any]:
+    """The time of a token by full attention and by fitted masks."""
+    entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
+    return race(entries, PACE, reference="full", headline=("fitted",))
 
 
 def main() -> None:
     """Trains, measures and writes."""
     found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in PARTS}
-    decode = {}
-    for n in LENGTHS:
-        entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
-        decode[str(n)] = race(entries, PACE, reference="full", headline=("fitted",))
+    decode = kept("decode", lambda: {str(n): decoding(n) for n in LENGTHS})
     write("causal", found | {"decode": decode}, machine_manifest())
-    draw(found["recall"], found["text"], decode)
+    draw_causal(found | {"decode": decode}, RESULTS / "causal.png")
 
 
 if __name__ == "__main__":

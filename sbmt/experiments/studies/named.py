@@ -189,8 +189,6 @@ trials = (
     LINEAR,
 )
 _add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 3)
-config = replace(multi_query, length=256, n_pairs=64, batch_size=16)
-_add("causal-longer", "multi-query recall, 256 tokens", config, (FULL, causal_fits[0], equal), 1)
 
 trials = (
     FULL,

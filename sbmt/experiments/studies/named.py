@@ -182,20 +182,14 @@ multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, voca
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
 causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
-trials = (
-    *(FULL, *causal_fits, equal),
-    Trial("window", "window 16", WINDOW | {"window": 16}),
-    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
-    LINEAR,
-)
-_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 3)
+trials = (FULL, *causal_fits, equal, Trial("window", "window 16", WINDOW | {"window": 16}))
+_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
 
 trials = (
     FULL,
     Trial("fitted", "window 16 and fitted, c = 16", {"preset": "fitted", "edges_per_query": 16.0, "window": 16}),
     Trial("window", "window 32", WINDOW | {"window": 32}),
     Trial("random", "window 16 and 16 random keys", CONTROL | {"window": 16, "mask_density": 1 / 8}),
-    LINEAR,
     Trial("near", "window 16", WINDOW | {"window": 16}),
 )
 small: dict[str, Any] = {"batch_size": 8, "steps": 800, "n_heads": 2, "dev_examples": 100, "test_examples": 400}

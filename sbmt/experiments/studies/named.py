@@ -182,7 +182,12 @@ multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, voca
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
 causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
-trials = (FULL, *causal_fits, equal, Trial("window", "window 16", WINDOW | {"window": 16}))
+trials = (
+    *(FULL, *causal_fits, equal),
+    Trial("window", "window 16", WINDOW | {"window": 16}),
+    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
+    LINEAR,
+)
 _add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
 
 trials = (

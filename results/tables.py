@@ -196,6 +196,39 @@ def pretrained_time_table() -> str:
     return grid(("tokens", "keys per query", "full attention, ms", "fitted, ms", "ratio"), rows)
 
 
+# --- causal attention ---
+
+
+def causal_recall_table(part: str) -> str:
+    """A row per attention: keys a query, itself included, and how many of the values asked for it names."""
+    rows = []
+    for row in load("causal")[part]:
+        keys, accuracy = ([seed[name] for seed in row["seeds"]] for name in ("keys", "accuracy"))
+        rows.append((row["title"], len(keys), _spread(keys, ".1f"), _spread(accuracy)))
+    return grid(("", "seeds", "keys a query", "accuracy"), rows)
+
+
+def causal_text_table() -> str:
+    """A row per attention: keys a query, bits per byte, and how many more than full attention needs."""
+    rows = []
+    for row in load("causal")["text"]:
+        keys, behind = mean(seed["keys"] for seed in row["seeds"]), row["behind"]
+        interval = f"{behind['mean']:.3f} ({show(behind['low'], '.3f')} to {show(behind['high'], '.3f')})"
+        more = LEFT_OUT if row["trial"] == "full" else interval
+        rows.append((row["title"], f"{keys:.1f}", f"{mean(row['bits']):.3f}", more))
+    return grid(("", "keys a query", "bits per byte", "more than full"), rows)
+
+
+def causal_decode_table() -> str:
+    """A column per length of the context: milliseconds a token, and their ratio."""
+    decode = load("causal")["decode"]
+    rows: list[tuple[object, ...]] = [
+        (f"{name}, ms", *(f"{at[name]['median']:.1f}" for at in decode.values())) for name in ("full", "fitted")
+    ]
+    rows.append(("fitted over full", *(f"{at['fitted']['ratio']:.2f} ×" for at in decode.values())))
+    return grid(("context", *(f"{int(n):,}" for n in decode)), rows)
+
+
 # --- long-range and language tasks ---
 
 TASKS = {

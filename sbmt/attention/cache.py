@@ -19,6 +19,7 @@ class Cache:
         self.length = 0  # how many tokens there are
         self._room: list[Tensor] = []
         self.kept: Any = None  # the drawing loop's own memory
+        self.embedded: Tensor | None = None  # embeddings that a convolution of the next token covers
 
     def append(self, *new: Tensor) -> list[Tensor]:
         """Adds tensors ``(batch, heads, n, …)``; returns all so far with room for more at the end of the third axis."""

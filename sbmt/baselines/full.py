@@ -24,7 +24,7 @@ class FullAttention(Baseline):
         n_queries, n_keys = query.shape[2], key.shape[2]
         mask = None if key_mask is None else keys_to_read(key_mask)[:, None, None, :]
         is_triangle = self.causal and mask is None and n_queries == n_keys
-        if self.causal and not is_triangle:
+        if self.causal and not is_triangle and n_queries > 1:  # the last query reads all keys
             seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=key.device).tril(n_keys - n_queries)
             mask = seen if mask is None else seen & mask
             mask = mask | ~mask.any(-1, keepdim=True)  # of padded queries before all real keys

@@ -73,6 +73,8 @@ class Encoder(nn.Module):
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` leaves positions out. None means learned
             positions where ``max_length`` is given, and no positions otherwise.
+        convolution: How many tokens a depthwise convolution covers whose output is added to the embeddings: a token
+            and those before it, so that one layer of attention can look for a pair of neighbours; 0 leaves it out.
         **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
 
     Paper: section 5; pre-LN and GELU as in the pipeline it uses.
@@ -92,6 +94,7 @@ class Encoder(nn.Module):
         n_ids: int = 1,
         d_input: int | None = None,
         positions: Positions | None = None,
+        convolution: int = 0,
         **arguments: Any,
     ) -> None:
         super().__init__()
@@ -128,6 +131,10 @@ class Encoder(nn.Module):
             nn.init.normal_(self.position_embedding.weight, std=embedding_std)
         if positions == "rotary":
             arguments["transform_heads"] = RotaryPositions(d_model // n_heads)
+        self.convolution = None
+        if convolution:
+            check_sizes(convolution=convolution)
+            self.convolution = nn.Conv1d(d_model, d_model, convolution, groups=d_model)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
             EncoderBlock(d_model, d_hidden, n_heads, dropout=dropout, **arguments) for _ in range(n_layers)
@@ -160,6 +167,9 @@ class Encoder(nn.Module):
         x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[first : first + x.shape[1]]
+        if self.convolution is not None:
+            real = x if mask is None else x.masked_fill(~mask[..., None], 0.0)
+            x = x + self._convolve(real, caches[0] if caches else None)
         x = self.dropout(x)
         padding, attention = None if mask is None else ~mask, []
         of_blocks: Sequence[Cache | None] = caches or [None] * len(self.blocks)
@@ -167,6 +177,16 @@ class Encoder(nn.Module):
             x, attended = block(x, padding, generator=generator, return_edges=return_edges, cache=cache)
             attention.append(attended)
         return ModelOutput(self.norm(x), tuple(attention))
+
+    def _convolve(self, x: Vectors, cache: Cache | None) -> Vectors:
+        """The convolution of embeddings, which follow those that the cache keeps."""
+        assert self.convolution is not None
+        n_before = self.convolution.kernel_size[0] - 1
+        before = cache.embedded if cache is not None else None
+        x = nn.functional.pad(x, (0, 0, n_before, 0)) if before is None else torch.cat([before, x], 1)
+        if cache is not None:
+            cache.embedded = x[:, x.shape[1] - n_before :]
+        return self.convolution(x.mT).mT
 
     def _check(self, tokens: Tensor, first: int) -> None:
         """Raises SbmtError unless these are tokens that the model can read."""

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from sbmt.attention.cache import Cache
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError, check_sizes, describe, is_number
-from sbmt.graph.masks import zero_padding
+from sbmt.graph.masks import check_mask, zero_padding
 from sbmt.layers import MultiHeadAttention
 from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 
@@ -205,6 +205,7 @@ class CausalLM(TokenHead):
         tokens: Int[Tensor, "batch n"],
         n_new: int,
         *,
+        mask: Mask = None,
         temperature: float = 1.0,
         top_k: int | None = None,
         generator: Generator | None = None,
@@ -212,8 +213,10 @@ class CausalLM(TokenHead):
         """Continues sequences token by token, each drawn from the softmax of its logits; returns them from their start.
 
         Args:
-            tokens: The beginnings, all of one length.
+            tokens: The beginnings; those that are shorter have padding before them.
             n_new: How many tokens to add, at least 1.
+            mask: bool ``(batch, n)``, True = real token; None means that all are. Each sequence is continued as if it
+                were alone, so positions count from its first real token; those of one length are decoded together.
             temperature: Divides the logits; 0 takes the most likely token.
             top_k: Leaves all but so many of the most likely tokens out.
             generator: Source of the masks' seeds and of the tokens.
@@ -222,8 +225,11 @@ class CausalLM(TokenHead):
         :func:`~sbmt.layers.functional.attend_next`, in proportion to the context otherwise.
 
         Raises:
-            SbmtError: If an argument is out of range, or sequences grow beyond the encoder's ``max_length``.
+            SbmtError: If an argument is out of range, sequences grow beyond the encoder's ``max_length``, or padding
+                comes after a real token or leaves none.
         """
+        if mask is not None:
+            return self._generate_padded(tokens, mask, n_new, temperature, top_k, generator)
         check_sizes(n_new=n_new, **({} if top_k is None else {"top_k": top_k}))
         if not is_number(temperature) or not 0 <= temperature < float("inf"):
             raise SbmtError(f"temperature must be finite and at least 0, got {describe(temperature)}")
@@ -244,3 +250,18 @@ class CausalLM(TokenHead):
         finally:
             self.train(was_training)
         return tokens
+
+    def _generate_padded(self, tokens: Tensor, mask: Tensor, n_new: int, *options: Any) -> Tensor:
+        """:meth:`generate`, length by length."""
+        check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
+        n_real = mask.sum(1)
+        is_left = (mask[:, 1:] >= mask[:, :-1]).all(1) & (n_real > 0)
+        if not bool(is_left.all()):
+            row = int((~is_left).nonzero()[0])
+            raise SbmtError("mask of real tokens up to the last", f"another in row {row}", "pad sequences before")
+        temperature, top_k, generator = options
+        found = torch.cat([tokens, tokens.new_zeros(len(tokens), n_new)], 1)
+        for n in n_real.unique().tolist():
+            rows, named = n_real == n, {"temperature": temperature, "top_k": top_k, "generator": generator}
+            found[rows, -n - n_new :] = self.generate(tokens[rows, -n:], n_new, **named)
+        return found

@@ -110,6 +110,37 @@ def test_generation_repeats_with_a_seed_and_goes_on_from_what_is_there():
     assert torch.equal(greedy, model.generate(ids(n=5), 12, top_k=1))
 
 
+@pytest.mark.parametrize("convolution", [0, 3])
+@pytest.mark.parametrize("positions", ["rotary", "learned", "none"])
+@pytest.mark.parametrize("attention", [{"attention": "full"}, {"attention": "random_mask", "mask_density": 0.0}])
+def test_each_sequence_of_a_padded_batch_is_continued_as_if_it_were_alone(attention, positions, convolution):
+    window = {} if attention["attention"] == "full" else {"window": 6}
+    model, lengths = make_model(positions, convolution=convolution, **attention, **window), (3, 8, 1, 3)
+    mask = torch.arange(8) >= 8 - torch.tensor(lengths)[:, None]
+    together = model.generate(ids(4, 8), 9, mask=mask, temperature=0.0)
+    assert torch.equal(together[:, :8], ids(4, 8)) and together.shape == (4, 17)
+    for row, n in enumerate(lengths):
+        alone = model.generate(ids(4, 8)[row : row + 1, 8 - n :], 9, temperature=0.0)
+        assert torch.equal(together[row, 8 - n :], alone[0])
+    changed = model.generate(ids(4, 8).masked_fill(~mask, 7), 9, mask=mask, temperature=0.0)
+    assert torch.equal(changed[:, 8:], together[:, 8:])
+
+
+@torch.no_grad()
+def test_a_convolution_reads_neighbours_before_and_none_after_from_a_cache_too():
+    model = make_model(attention="full", convolution=3)
+    caches = [Cache() for _ in model.encoder.blocks]
+    found = [model(piece, caches=caches).values for piece in ids().split([7, 1, 1, 5, 1, 15], 1)]
+    torch.testing.assert_close(torch.cat(found, 1), model(ids()).values, rtol=1e-10, atol=1e-10)
+    embedded = model.encoder.token_embedding(ids())
+    weight, bias = model.encoder.convolution.weight[:, 0], model.encoder.convolution.bias
+    expected = sum(embedded[:, 9 - back] * weight[:, 2 - back] for back in range(3)) + bias
+    torch.testing.assert_close(model.encoder._convolve(embedded, None)[:, 9], expected)
+    mask = torch.arange(N) >= torch.tensor([[4], [0]])
+    other = ids().masked_fill(~mask, 7)
+    torch.testing.assert_close(model(other, mask).values[mask], model(ids(), mask).values[mask])
+
+
 def test_logits_are_products_with_the_embeddings_and_train_them():
     model = make_model(preset="fitted", n_clusters=16).train()
     out = model(ids())
@@ -147,5 +178,10 @@ def test_what_cannot_be_decoded_is_refused():
     for options, words in (({"temperature": -1.0}, "temperature"), ({"top_k": 0}, "top_k"), ({"n_new": 0}, "n_new")):
         with pytest.raises(SbmtError, match=words):
             model.generate(ids(), **{"n_new": 1} | options)
+    for given, words in ((ids() > 20, "another in row 0"), (torch.arange(N).expand(2, N) < 9, "another in row 0")):
+        with pytest.raises(SbmtError, match=words):
+            model.generate(ids(), 1, mask=given)
+    with pytest.raises(SbmtError, match="mask of shape"):
+        model.generate(ids(), 1, mask=torch.ones(2, 3).bool())
     with pytest.raises(SbmtError, match="at most 64 tokens, got 65"):
         make_model("learned", attention="full").generate(ids(), 40)

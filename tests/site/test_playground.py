@@ -91,6 +91,18 @@ def test_a_certain_edge_is_found_in_63_per_cent_of_algorithm_1s_draws(page):
     assert exact.nDraws == 1001 and exact.frequency == 1.0 and exact.edges == 576
 
 
+def test_the_causal_switch_takes_later_keys_away_and_nothing_else(page):
+    free, n = state(page), 24
+    page.locator("[name=causal]").check()
+    found = state(page)
+    expected = [kind if i % n <= i // n else 0 for i, kind in enumerate(free.kinds)]
+    assert found.kinds == expected != free.kinds and found.nDraws == 1
+    assert text(page, "expected-edges").endswith("of 300 pairs")
+    page.locator("[name=causal]").uncheck()
+    assert state(page).kinds == free.kinds
+    assert set_up(page, 6).kinds.count(0) >= 276
+
+
 def test_a_cluster_is_dragged_with_the_mouse(page):
     before, mask = state(page), picture(page, "mask")
     page.mouse.move(*page.evaluate(PLACE, before.points["clusters"][0]))

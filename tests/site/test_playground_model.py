@@ -99,6 +99,30 @@ def test_block_model_and_gradient_are_those_of_the_library(run, rule, scale, is_
             assert_close(slope[name], leaf.grad)
 
 
+@pytest.mark.parametrize("rule", RULES[::3])
+def test_a_causal_law_is_that_of_the_library(run, rule):
+    points, rule = sample_points(0.7, True), rule | {"causal": True}
+    given = {"points": to_json(points), "rule": rule}
+    found = run("return model.describe(points, rule);", **given)
+    whole = library_model(points, rule["link"])
+    factors = whole.query_membership, whole.block_matrix, whole.key_membership
+    link = "poisson" if rule["law"] == "algorithm1" else rule["link"]
+    model = sbmt.BlockModel(*factors, link=link, causal=True)
+    mask = model.expected_mask(rule["exploration"])[0, 0]
+    assert_close(found["probability"], mask)
+    assert found["nPairs"] == int(model.n_pairs[0]) == 28
+    density = mask.sum() / 28
+    assert_close(found["expectedDensity"], density)
+    density.backward()
+    slope = run("return model.gradient(points, rule);", **given)
+    for name in ("queries", "clusters"):
+        assert_close(slope[name], points[name].grad)
+    drawn = """const { rates } = model.describe(points, rule);
+        return model.sampleMask(rates, rule, random.uniforms(1, 0, 7, 7)).mask;"""
+    causal, free = (np.array(run(drawn, points=given["points"], rule=rule | {"causal": x})) for x in (True, False))
+    assert np.array_equal(causal, np.tril(free)) and (free != causal).any()
+
+
 @pytest.mark.parametrize(("n", "k", "density"), [(24, 3, 0.25), (48, 1, 1.0), (1024, 128, 0.0117)])
 @pytest.mark.parametrize("rule", RULES[::2])
 def test_cost_is_what_the_library_counts(run, rule, n, k, density):

@@ -97,6 +97,7 @@
     for (const button of places) press(button, () => session.place(button.dataset.place));
     listen(["law", "link", "moves"], "change", (radio) => session.set({ [radio.name]: radio.value }));
     listen(["apart"], "change", (box) => session.setApart(box.checked));
+    listen(["causal"], "change", (box) => session.set({ causal: box.checked }));
     listen(["tokens", "clusters"], "input", () => {
       const [nTokens, nClusters] = ["tokens", "clusters"].map((name) => Number(field(name).value));
       session.place(session.placed, { nTokens, nClusters });

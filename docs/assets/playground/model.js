@@ -1,7 +1,7 @@
 // The block model in the plane: numbers in, numbers out. It knows nothing of the page.
 //
 // "points" are { queries, keys, clusters }, lists of [x, y]; keys = null: queries and keys share their places.
-// "rule" is { link: "bilinear" | "poisson", law: "exact" | "algorithm1", exploration: δ }.
+// "rule" is { link: "bilinear" | "poisson", law: "exact" | "algorithm1", exploration: δ, causal: true | false }.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
@@ -49,24 +49,29 @@
     return isPoisson(rule) ? Math.exp(-x) : x <= 1 ? 1 : 0;
   }
 
-  // Equations 5 to 7, and the mean over all pairs.
+  // Under a causal rule a query has no edge to a later key; fewer queries than keys are the last ones.
+  const isSeen = (i, j, rates, rule) => !rule.causal || j - i <= rates[0].length - rates.length;
+  const countPairs = (rates, rule) => sumCells(mapCells(rates, (_, i, j) => Number(isSeen(i, j, rates, rule))));
+
+  // Equations 5 to 7, and the mean over all pairs that the rule allows.
   function describe(points, rule) {
     const queryMembership = memberships(points.queries, points.clusters);
     const keyMembership = points.keys ? memberships(points.keys, points.clusters) : queryMembership;
     const block = blockMatrix(points.clusters, rule.link);
     const rates = product(product(queryMembership, block), transpose(keyMembership));
-    const probability = mapCells(rates, (rate) => edgeProbability(rate, rule));
-    const expectedDensity = sumCells(probability) / (rates.length * rates[0].length);
-    return { queryMembership, keyMembership, blockMatrix: block, rates, probability, expectedDensity };
+    const probability = mapCells(rates, (rate, i, j) => (isSeen(i, j, rates, rule) ? edgeProbability(rate, rule) : 0));
+    const nPairs = countPairs(rates, rule);
+    const expectedDensity = sumCells(probability) / nPairs;
+    return { queryMembership, keyMembership, blockMatrix: block, rates, probability, nPairs, expectedDensity };
   }
 
   // The exact gradient of the expected density in every point, by the chain rule through r = Q S Kᵀ.
   function gradient(points, rule) {
     const { clusters } = points;
     const keys = points.keys || points.queries;
-    const { queryMembership: Q, keyMembership: K, blockMatrix: S, rates } = describe(points, rule);
-    const nPairs = rates.length * rates[0].length;
-    const G = mapCells(rates, (rate) => probabilitySlope(rate, rule) / nPairs); // ∂density / ∂r
+    const { queryMembership: Q, keyMembership: K, blockMatrix: S, rates, nPairs } = describe(points, rule);
+    const slope = (rate, i, j) => (isSeen(i, j, rates, rule) ? probabilitySlope(rate, rule) : 0);
+    const G = mapCells(rates, (rate, i, j) => slope(rate, i, j) / nPairs); // ∂density / ∂r
     const GK = product(G, K);
 
     const dS = product(transpose(Q), GK);
@@ -109,7 +114,8 @@
   // Which pairs become edges, one coin each. Both laws read the same coin: an edge of Algorithm 1 is one of the exact
   // law too. "counts" are the times that Algorithm 1 draws a pair, at most nine; under the exact law once.
   function sampleMask(rates, rule, coins) {
-    const mask = mapCells(rates, (rate, i, j) => coins[i][j] < edgeProbability(rate, rule));
+    const isEdge = (rate, i, j) => isSeen(i, j, rates, rule) && coins[i][j] < edgeProbability(rate, rule);
+    const mask = mapCells(rates, isEdge);
     const counts = mapCells(mask, (isEdge, i, j) => {
       if (!isEdge || rule.law === "exact") return Number(isEdge);
       return Math.max(1, poissonQuantile(rates[i][j] + rule.exploration, 1 - coins[i][j]));
@@ -127,6 +133,6 @@
   }
 
   playground.model = {
-    memberships, blockMatrix, edgeProbability, describe, gradient, steepness, descend, sampleMask, sumCells,
+    memberships, blockMatrix, edgeProbability, isSeen, describe, gradient, steepness, descend, sampleMask, sumCells,
   };
 })();

@@ -38,6 +38,7 @@
       `${nTokens} tokens and ${nClusters} ${nClusters === 1 ? "cluster" : "clusters"}.`,
       `${name[0].toUpperCase()}${name.slice(1)} is at x ${x}, y ${y}.`,
       `Under ${session.law === "exact" ? "the exact law" : "Algorithm 1"} with the ${LINKS[session.link]} link,`,
+      ...(session.causal ? ["causal,"] : []),
       `${mean} of ${whole(nPairs)} pairs are edges on average; this draw has ${whole(sample.nEdges)}.`,
     ].join(" ");
   }
@@ -97,9 +98,10 @@
       const at = field("cost-at").value;
       const isDrawn = at === "drawn";
       const [n, k] = isDrawn ? [session.nTokens, session.nClusters] : [Number(at), N_CLUSTERS];
-      const m = Math.round(session.model.expectedDensity * n * n);
+      const share = session.causal ? (n + 1) / (2 * n) : 1; // of all pairs
+      const m = Math.round(session.model.expectedDensity * n * n * share);
       const parts = cost.sbmAttention({ n, k, d: D_HEAD, m }, session.rule);
-      const full = cost.fullAttention(n, D_HEAD);
+      const full = cost.fullAttention(n, D_HEAD) * share;
       const ratio = cost.total(parts) / full;
       const widest = Math.max(1, ratio);
       part("bar-full").style.width = `${100 / widest}%`;
@@ -126,6 +128,7 @@
         write(name, String(value));
       }
       field("apart").checked = session.isApart;
+      field("causal").checked = session.causal;
       field("exploration").value = EXPLORATIONS.indexOf(session.exploration);
       field("exploration").setAttribute("aria-valuetext", String(session.exploration));
       write("exploration", String(session.exploration));

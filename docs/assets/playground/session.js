@@ -11,6 +11,7 @@
     link: "bilinear",
     law: "exact",
     exploration: 0,
+    causal: false,
     densityWeight: 0,
     seed: 0,
     isApart: false,
@@ -38,7 +39,9 @@
     set(changes) {
       Object.assign(this, changes);
       if ("seed" in changes) this.draw = 0;
-      if (Object.keys(changes).some((name) => ["link", "exploration", "seed"].includes(name))) this.#start();
+      if (Object.keys(changes).some((name) => ["link", "exploration", "causal", "seed"].includes(name))) this.#start();
+      const { query, key } = this.watched;
+      if (!model.isSeen(query, key, this.model.rates, this.rule)) this.watchStrongest();
     }
 
     // An experiment: a case, perhaps stretched from the origin, and settings, the others being as at the start.
@@ -61,7 +64,7 @@
     }
 
     get rule() {
-      return { link: this.link, law: this.law, exploration: this.exploration };
+      return { link: this.link, law: this.law, exploration: this.exploration, causal: this.causal };
     }
 
     get model() {
@@ -116,7 +119,8 @@
       let best = null;
       rates.forEach((row, query) =>
         row.forEach((rate, key) => {
-          if (!isSelf(query, key) && (!best || rate > best.rate)) best = { query, key, rate };
+          const isPair = model.isSeen(query, key, rates, this.rule) && !isSelf(query, key);
+          if (isPair && (!best || rate > best.rate)) best = { query, key, rate };
         }),
       );
       this.watch(best.query, best.key);
@@ -151,7 +155,8 @@
         row.map((isEdge, j) => {
           const coin = this.coins[i][j];
           if (isEdge) return coin < model.edgeProbability(rates[i][j], without) ? KINDS.edge : KINDS.explored;
-          return coin < model.edgeProbability(rates[i][j], exact) ? KINDS.lost : KINDS.none;
+          const isLost = model.isSeen(i, j, rates, exact) && coin < model.edgeProbability(rates[i][j], exact);
+          return isLost ? KINDS.lost : KINDS.none;
         }),
       );
     }
@@ -161,7 +166,7 @@
     }
 
     get nPairs() {
-      return this.model.rates.length * this.model.rates[0].length;
+      return this.model.nPairs;
     }
 
     get nDraws() {

@@ -5,8 +5,8 @@ from typing import Any
 
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.generated import SIZES, RecallConfig, RepeatedTokensConfig, fitted
-from sbmt.experiments.training.tasks import REDUCED, REDUCED_MLM, TASK_TITLES
+from sbmt.experiments.training.generated import SIZES, MultiQueryConfig, RecallConfig, RepeatedTokensConfig, fitted
+from sbmt.experiments.training.tasks import REDUCED, REDUCED_MLM, TASK_TITLES, LanguageModelConfig
 
 CONTROL = {"attention": "random_mask", "window": 0, "reweight": True, "sink": True}
 WINDOW = {"attention": "random_mask", "mask_density": 0.0, "window": 8, "sink": True}
@@ -174,3 +174,28 @@ for name, title, changed, n_seeds in (
 near = Trial("window", "window", WINDOW | {"window": 16}, n_seeds=2)
 trials = (FULL, near, *compared, LINEAR, REFORMER)
 _add("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
+
+# Causal attention: multi-query recall in one layer, which a convolution of the embeddings suffices for, and bytes
+
+multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, vocab_size=512, embedding_std=0.3)
+multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
+causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
+equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
+trials = (
+    *(FULL, *causal_fits, equal),
+    Trial("window", "window 16", WINDOW | {"window": 16}),
+    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
+    LINEAR,
+)
+_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
+
+trials = (
+    FULL,
+    Trial("fitted", "window 16 and fitted, c = 16", {"preset": "fitted", "edges_per_query": 16.0, "window": 16}),
+    Trial("window", "window 32", WINDOW | {"window": 32}),
+    Trial("random", "window 16 and 16 random keys", CONTROL | {"window": 16, "mask_density": 1 / 8}),
+    Trial("near", "window 16", WINDOW | {"window": 16}),
+)
+small: dict[str, Any] = {"batch_size": 8, "steps": 800, "n_heads": 2, "dev_examples": 100, "test_examples": 400}
+language_model = LanguageModelConfig(learning_rate=2e-3, eval_every=400, **small)
+_add("causal-text", "language model, 256 bytes", language_model, trials, 1)

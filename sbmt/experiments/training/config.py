@@ -177,7 +177,7 @@ class TrainingConfig(ABC):
     def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
         names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
-        names += ["attention", "dropout", "attention_dropout"]  # of which some tasks have none
+        names += ["attention", "dropout", "attention_dropout", "convolution"]  # of which some tasks have none
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else max_length
         least = self.least_weights + self.d_model * ((length or 0) + (vocab_size or 0) // arguments.get("n_ids", 1))

@@ -241,7 +241,7 @@ class MlmConfig(
 
 _CPU: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "learning_rate": 1e-3}
 _CPU |= {"data": "corpus-reduced", "length": 256, "batch_size": 32, "dropout": 0.0, "attention_dropout": 0.0}
-_CPU |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500}
+_CPU |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500, "embedding_std": 0.1}
 
 
 @dataclass(frozen=True)

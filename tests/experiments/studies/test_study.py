@@ -76,7 +76,9 @@ def test_beside_self_loops_a_random_mask_has_the_edge_probability_that_another_t
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_named_study_has_models_to_train(name):
     study = STUDIES[name]
-    small = {"length": 16, **({"n_pairs": 2, "n_queries": 2, "n_distractors": 4} if name == "recall" else {})}
+    sizes = {"recall": {"n_pairs": 2, "n_queries": 2, "n_distractors": 4}}
+    sizes["causal-recall"] = {"n_pairs": 2}
+    small = {"length": 16} | sizes.get(name, {})
     info = {"vocab_size": 9, "class_names": ["a", "b"], "n_documents": 1}
     for trial in study.trials:
         build_model(study.config.override(**trial.settings, **small), info)

@@ -4,8 +4,9 @@ import pytest
 
 from results import lookup
 from results.lookup import load
-from results.measure import fitted_cost, landing, recall_lengths, ste_bias
+from results.measure import causal, fitted_cost, landing, recall_lengths, ste_bias
 from results.measure.set_aside import set_aside
+from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.training import SIZES
 
 
@@ -44,7 +45,20 @@ def test_figures_are_drawn_from_what_is_published(tmp_path, monkeypatch):
     found = load("recall_lengths")
     complete = [run for run in found["evaluated"] if len(run["lengths"]) == len(recall_lengths.LENGTHS)]
     recall_lengths.draw(complete, found["times"])
-    assert {path.name for path in tmp_path.iterdir()} == {"fitted.png", "recall.png"}
+    draw_causal(load("causal"), tmp_path / "causal.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"fitted.png", "recall.png", "causal.png"}
+
+
+def test_bits_and_times_of_causal_models_are_measured_as_published():
+    tokens, lengths = causal.step(40, attention="full").run(None), causal.LENGTHS
+    assert tokens.values.shape == (1, 1, 256)
+    assert causal.step(40, preset="fitted").run(None).values.shape == (1, 1, 256)
+    found = load("causal")
+    assert list(found["decode"]) == [str(n) for n in lengths]
+    full, *others = found["text"]
+    assert full["behind"]["mean"] == 0.0
+    for row in others:
+        assert sum(row["bits"]) / len(row["bits"]) == pytest.approx(full["bits"][0] + row["behind"]["mean"])
 
 
 def test_steps_of_published_runs_are_timed_in_turn():

@@ -1,0 +1,96 @@
+"""Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
+
+Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --reduced --vocab-size 261
+--from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import log
+from typing import Any
+
+import torch
+
+from results.measure.common import RESULTS, RUNS, difference, run, write
+from sbmt import CausalLM, Encoder
+from sbmt.attention.cache import Cache
+from sbmt.experiments.benchmarks.timing import Entry, Pace, machine_manifest, race
+from sbmt.experiments.files import read_json, write_json
+from sbmt.experiments.plots.causal import draw_causal
+from sbmt.experiments.studies.named import STUDIES
+from sbmt.experiments.studies.study import Study, run_study
+from sbmt.experiments.training.evaluate import evaluate
+from sbmt.experiments.training.run import Run
+
+PARTS = "recall", "text"  # studies, whose names begin with causal-
+LENGTHS = 256, 1024, 4096, 16_384, 65_536
+PACE = Pace(seconds=8.0, least=5, most=201)
+
+
+def kept(name: str, measure: Callable[[], Any]) -> Any:
+    """What is measured, or was in an earlier run of this script."""
+    path = RUNS / "causal" / f"{name}.json"
+    if not path.exists():
+        write_json(path, measure())
+    return read_json(path)
+
+
+def bits_of(trained: Run) -> list[float]:
+    """Bits per byte of each test block."""
+    losses = evaluate(trained, trained.config.test_examples).losses.view(-1, trained.config.length - 1)
+    return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
+
+
+def table(study: Study) -> list[dict[str, Any]]:
+    """A row per trial: what each seed reaches, keys a query included; of text bits per byte of every block."""
+    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in study.trials}
+    for name, trained in run_study(study, RUNS / study.name):
+        n, test = trained.config.length, trained.test
+        rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
+        if study.config.task == "language":
+            bits = kept(f"{name}-seed{trained.config.seed}", partial(bits_of, trained))
+            rows[name].setdefault("bits", []).append(bits)
+    for row in rows.values():
+        if "bits" in row:
+            row["behind"] = difference(row["bits"], rows["full"]["bits"])
+    for row in rows.values():
+        if "bits" in row:
+            row["bits"] = [sum(blocks) / len(blocks) for blocks in row["bits"]]
+    return list(rows.values())
+
+
+@torch.no_grad()
+def step(n: int, **attention: Any) -> Entry:
+    """Reads one token after a context of n, in a network with weights drawn at random.
+
+    Full attention's cache is filled with random keys and values, which take as long to read as others.
+    """
+    torch.manual_seed(0)
+    sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
+    model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()
+    caches = [Cache() for _ in model.encoder.blocks]
+    tokens = torch.randint(256, (1, n + 1))
+    if attention == {"attention": "full"}:
+        for cache in caches:
+            cache.append(*torch.randn(2, 1, 4, n, 32))
+    else:
+        model(tokens[:, :n], caches=caches)
+    return Entry(torch.no_grad()(lambda _: model(tokens[:, n:], caches=caches)))
+
+
+def decoding(n: int) -> dict[str, Any]:
+    """The time of a token by full attention and by fitted masks."""
+    entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
+    return race(entries, PACE, reference="full", headline=("fitted",))
+
+
+def main() -> None:
+    """Trains, measures and writes."""
+    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in PARTS}
+    decode = kept("decode", lambda: {str(n): decoding(n) for n in LENGTHS})
+    write("causal", found | {"decode": decode}, machine_manifest())
+    draw_causal(found | {"decode": decode}, RESULTS / "causal.png")
+
+
+if __name__ == "__main__":
+    run(main, "causal")

@@ -213,7 +213,7 @@ def causal_text_table() -> str:
     rows = []
     for row in load("causal")["text"]:
         keys, behind = mean(seed["keys"] for seed in row["seeds"]), row["behind"]
-        interval = f"{behind['mean']:.3f} ({show(behind['low'], '.3f')} to {show(behind['high'], '.3f')})"
+        interval = f"{show(behind['mean'], '.3f')} ({show(behind['low'], '.3f')} to {show(behind['high'], '.3f')})"
         more = LEFT_OUT if row["trial"] == "full" else interval
         rows.append((row["title"], f"{keys:.1f}", f"{mean(row['bits']):.3f}", more))
     return grid(("", "keys a query", "bits per byte", "more than full"), rows)

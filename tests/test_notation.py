@@ -21,7 +21,7 @@ FORBIDDEN = {
 BOOLEANS = {"bias", "need_weights", "self_loops", "return_edges", "return_weights", "reweight", "sink", "causal"}
 BOOLEANS |= {"add_bias_kv", "add_zero_attn", "average_attn_weights", "batch_first"}  # torch's names
 INTEGERS = {"embed_dim", "num_heads", "vocab_size", "max_length", "window", "first_example", "size_i", "batch", "n"}
-INTEGERS |= {"seed", "dropout_seed", "first", "top_k", "number", "sizes"}
+INTEGERS |= {"seed", "dropout_seed", "first", "top_k", "number", "sizes", "convolution"}
 INTEGERS |= {"kdim", "vdim"}  # torch's names
 
 

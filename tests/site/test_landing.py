@@ -17,7 +17,7 @@ pytestmark = pytest.mark.site
 def test_what_it_says_is_so(site: Path) -> None:
     html = (site / "index.html").read_text("utf-8")
     text = " ".join(re.sub(r"<!--.*?-->|<[^>]*>", "", html, flags=re.DOTALL).split())
-    said = r"checked (\d+) of its claims: (\d+) hold, (\d+) conclusions and (\d+) arguments fall, and (\d+)"
+    said = r"checked (\d+) of its claims: (\d+) hold, (\d+) conclusions and (\d+) arguments are wrong, and (\d+)"
     groups = ("all", "reproduced", "conclusion", "proof", "open")
     assert [int(n) for n in re.search(said, text).groups()] == [n_claims(group) for group in groups]
 

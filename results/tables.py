@@ -200,23 +200,23 @@ def pretrained_time_table() -> str:
 
 
 def causal_recall_table(part: str) -> str:
-    """A row per attention: keys a query, itself included, and how many of the values asked for it names."""
+    """A row per attention: keys per query, itself included, and how many of the values asked for it names."""
     rows = []
     for row in load("causal")[part]:
         keys, accuracy = ([seed[name] for seed in row["seeds"]] for name in ("keys", "accuracy"))
         rows.append((row["title"], len(keys), _spread(keys, ".1f"), _spread(accuracy)))
-    return grid(("", "seeds", "keys a query", "accuracy"), rows)
+    return grid(("", "seeds", "keys per query", "accuracy"), rows)
 
 
 def causal_text_table() -> str:
-    """A row per attention: keys a query, bits per byte, and how many more than full attention needs."""
+    """A row per attention: keys per query, bits per byte, and how many more than full attention needs."""
     rows = []
     for row in load("causal")["text"]:
         keys, behind = mean(seed["keys"] for seed in row["seeds"]), row["behind"]
         interval = f"{show(behind['mean'], '.3f')} ({show(behind['low'], '.3f')} to {show(behind['high'], '.3f')})"
         more = LEFT_OUT if row["trial"] == "full" else interval
         rows.append((row["title"], f"{keys:.1f}", f"{mean(row['bits']):.3f}", more))
-    return grid(("", "keys a query", "bits per byte", "more than full"), rows)
+    return grid(("", "keys per query", "bits per byte", "more than full"), rows)
 
 
 def causal_decode_table() -> str:

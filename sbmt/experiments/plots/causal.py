@@ -1,4 +1,4 @@
-"""What causal attention reaches, and what it costs."""
+"""Accuracy of causal attention, and its time per generated token."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from sbmt.experiments.plots.style import saved_figure
 
 
 def draw_causal(results: dict[str, Any], path: Path) -> None:
-    """Accuracy and bits per byte against keys a query, and the time of a token against the context."""
+    """Accuracy and bits per byte against keys per query, and the time of a token against the context."""
     with saved_figure(path, 11.0, 3.6) as figure:
         recall, text, time = figure.subplots(1, 3)
         for ax, part in ((recall, "recall"), (text, "text")):
@@ -19,8 +19,9 @@ def draw_causal(results: dict[str, Any], path: Path) -> None:
             medians = [at[name]["median"] for at in results["decode"].values()]
             time.plot([int(n) for n in results["decode"]], medians, marker="o", label=name)
         for ax in (recall, text, time):
-            ax.set(xscale="log", xlabel="keys a query")
+            ax.set(xscale="log", xlabel="keys per query")
+            ax.xaxis.set_major_formatter("{x:,.0f}")
             ax.legend(fontsize="x-small")
         recall.set(title="recall, 64 tokens", ylabel="accuracy")
         text.set(title="text, 256 bytes", ylabel="bits per byte")
-        time.set(title="a token from the cache", xlabel="context", ylabel="milliseconds", yscale="log")
+        time.set(title="time per generated token", xlabel="context, tokens", ylabel="milliseconds", ylim=(0, None))

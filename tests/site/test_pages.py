@@ -31,7 +31,7 @@ def test_page_reads_well(visit: Visit, name: str) -> None:
 
 def test_pages_read_well_from_disk(browser, site: Path) -> None:
     with Visit(browser, f"{site.as_uri()}/") as visit:
-        for name in ("semantics.html", PAGES[-1]):
+        for name in ("semantics.html", next(page for page in PAGES if "/15_" in page)):
             page = visit.open(name).page
             assert page.evaluate(MATHS) == [] and page.locator(".katex-display").count() >= 5
             assert page.evaluate("document.fonts.ready.then(() => document.fonts.check('16px KaTeX_Main'))")

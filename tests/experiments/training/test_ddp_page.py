@@ -24,5 +24,6 @@ def test_its_losses_do_not_depend_on_the_number_of_processes(tmp_path):
     for words, more in (([], alone), (torchrun, {})):
         command = [sys.executable, *words, "train_ddp.py"]
         options = {"cwd": tmp_path, "env": environment | more, "stdout": subprocess.PIPE, "timeout": 300}
-        losses.append(json.loads(subprocess.run(command, **options, check=True).stdout))
+        # without check=True: under load, a thread of PyTorch sometimes aborts a process that is about to exit
+        losses.append(json.loads(subprocess.run(command, **options).stdout))
     assert len(set(losses[0])) == 3 and losses[1] == pytest.approx(losses[0], rel=1e-5)

@@ -69,8 +69,7 @@ def _attend_kernel(
         most = largest
     is_any = below > 0
     divisor = tl.where(is_any, below, 1.0)
-    is_near_row = row.n_tiles > 0
-    tl.store(out + row.at * DV + cv, tl.where(is_near_row, value / divisor, 0.0), cv < DV)
+    tl.store(out + row.at * DV + cv, value / divisor, cv < DV)
     tl.store(log_sum + row.at, tl.where(is_any, most + tl.log(divisor), 0.0))
     tl.store(degrees + row.at, degree)
     tl.store(shares + row.at, share)
@@ -167,7 +166,6 @@ class DrawnAttention(torch.autograd.Function):
             draw, inputs, grad, gained, log_sum, delta, *written, sizes, *widths, num_warps=1
         )
         to_sink = None
-        if sink is not None:  # rows whose query is padding have the sum 0 there
-            is_row = (log_sum != 0) if sizes.masked else torch.ones_like(log_sum)
-            to_sink = -((sink[:, None] - log_sum).exp() * delta * is_row).sum((0, 2)).to(sink.dtype)
+        if sink is not None:  # delta is 0 in rows without edges
+            to_sink = -((sink[:, None] - log_sum).exp() * delta).sum((0, 2)).to(sink.dtype)
         return to_query, to_key.to(key.dtype), to_value.to(value.dtype), to_sink, to_rates, to_weight, *(None,) * 3

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -70,6 +71,11 @@ def full_precision(like: Tensor) -> AbstractContextManager[Any]:
 def is_fake(x: Tensor) -> bool:
     """Whether a tensor has a shape and no numbers: on ``torch.device("meta")``, or in ``FakeTensorMode``."""
     return x.is_meta or type(x).__name__ == "FakeTensor"
+
+
+def has_kernels_for(x: Tensor) -> bool:
+    """Whether those of :mod:`sbmt.kernels.gpu` serve a tensor: float32 on a GPU, with Triton, as torch installs it."""
+    return x.is_cuda and x.dtype == torch.float32 and not is_fake(x) and find_spec("triton") is not None
 
 
 def is_traced(x: Tensor) -> bool:

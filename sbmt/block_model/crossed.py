@@ -11,8 +11,8 @@ from sbmt.block_model.model import BlockModel, in_range
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
 from sbmt.kernels import operators
-from sbmt.kernels.operators import can_run_on, has_kernels_for
-from sbmt.types import full_precision
+from sbmt.kernels.operators import can_run_on
+from sbmt.types import full_precision, has_kernels_for
 
 CHUNK = 16  # queries at a time, in sums over causal pairs
 LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two

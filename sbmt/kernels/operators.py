@@ -5,7 +5,6 @@ results are float32, or float64 for float64 inputs. Each operator's plain twin i
 """
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -23,11 +22,6 @@ _KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels regis
 def can_run_on(device: torch.device) -> bool:
     """Whether the operators serve tensors on this device."""
     return device.type == "cpu" and compiler() is not None
-
-
-def has_kernels_for(x: Tensor) -> bool:
-    """Whether those of :mod:`sbmt.kernels.gpu` serve a tensor: float32 on a GPU, with Triton, as torch installs it."""
-    return x.is_cuda and x.dtype == torch.float32 and not is_fake(x) and find_spec("triton") is not None
 
 
 class Ranges(NamedTuple):

@@ -7,11 +7,11 @@ from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.model import BlockModel, probability
 from sbmt.counter_rng import Purpose, edge_words, to_uniform
 from sbmt.graph.edges import EdgeList, reach_of
-from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact, has_kernels_for
+from sbmt.kernels.operators import can_run_on, draw_crossed, draw_exact
 from sbmt.samplers.bernoulli import sample_bernoulli
 from sbmt.samplers.fastrg import causal_cells, poisson_cells
 from sbmt.samplers.streams import in_float64, row_address
-from sbmt.types import not_compiled
+from sbmt.types import has_kernels_for, not_compiled
 
 MAX_BOOST = 32.0  # the law is off by less than 2e-14 with so many candidates for a probability of 1
 DENSE_SHARE = 1 / 8  # a graph that expects more candidates per pair than this is cheaper drawn pair by pair

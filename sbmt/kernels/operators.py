@@ -220,9 +220,9 @@ def part_memberships(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The two parts of largest logit of each partition, int16, and their softmax; logits have their tokens last."""
     batch, heads, n_partitions, size, n = logits.shape
     shape = batch, heads, n, 2 * n_partitions
-    part, weight = logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
-    call("part_memberships", by_number(batch * heads * n, 8), logits, n, n_partitions, size, part, weight)
-    return part, weight
+    part, log_odds = logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
+    call("part_memberships", by_number(batch * heads * n, 8), logits, n, n_partitions, size, part, log_odds)
+    return part, log_odds.sigmoid_()
 
 
 @operator

@@ -6,42 +6,47 @@
 
 namespace {
 
-// Walker's alias method: entry k is drawn if `keep` exceeds the fraction of a uniform, else `other` is.
+// Walker's alias method: entry k is drawn if the fraction of a random place in it is below `keep`, else `other` is.
 struct Entry {
-    float keep;
+    uint32_t keep;  // in units of 2⁻³²
     int32_t other;
 };
 
-inline int32_t choose(const Entry *tables, int32_t start, int32_t n, double u) {
-    const double place = u * n;
-    const int32_t k = std::min(int32_t(place), n - 1), other = tables[start + k].other;
-    return place - k < tables[start + k].keep ? k : other;
+// `place` is a random word times the number of entries: the upper half is an entry, the lower half a fraction of it.
+inline int32_t choose(const Entry *tables, int32_t start, uint64_t place) {
+    const int32_t k = place >> 32, other = tables[start + k].other;
+    return uint32_t(place) < tables[start + k].keep ? k : other;
 }
 
-// Overwrites the weights, whose sum must not be 0; `todo` has room for n. Source: Vose (1991).
+// Overwrites the weights, whose sum must not be 0; `todo` has room for n. Source: Vose (1991), with one entry of at
+// least the mean at a time, which fills those below it until it is one of them and the next fills it.
 void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t *todo) {
     int64_t n_small = 0, large = n;  // small ones stand at the front of `todo`, large ones at its back
+    const double scale = n / total;
     for (int64_t k = 0; k < n; k++) {
-        weights[k] *= n / total;
-        table[k] = {1, int32_t(k)};
+        weights[k] *= scale;
+        table[k] = {0, int32_t(k)};
         const bool is_small = weights[k] < 1;
         todo[is_small ? n_small : large - 1] = k;
         n_small += is_small;
         large -= !is_small;
     }
-    int64_t many = 0;
-    while (n_small && large < n) {
-        const int64_t few = todo[--n_small];
-        many = todo[large];
-        table[few] = {float(weights[few]), int32_t(many)};
-        weights[many] -= 1 - weights[few];
-        const bool is_small = weights[many] < 1;
-        todo[n_small] = many;
-        n_small += is_small;
-        large += is_small;
+    if (large == n) return;  // by rounding, all are alike
+    int64_t i = 0, j = n - 1;
+    int32_t many = todo[j];
+    double left = weights[many];
+    while (left < 1 ? j > large : i < n_small) {
+        const bool is_filled = left < 1;
+        const int32_t few = is_filled ? many : todo[i];
+        const double weight = is_filled ? left : weights[few];
+        j -= is_filled;
+        i += !is_filled;
+        many = todo[j];
+        left = (is_filled ? weights[many] : left) - (1 - weight);
+        table[few] = {uint32_t(std::min(std::max(weight, 0.0) * 4294967296.0, 4294967295.0)), many};
     }
-    for (int64_t i = 0; i < n_small; i++)  // what rounding leaves over
-        if (weights[todo[i]] <= 0) table[todo[i]] = {0, int32_t(many)};
+    for (; i < n_small; i++)  // what rounding leaves over
+        if (weights[todo[i]] <= 0) table[todo[i]] = {0, many};
 }
 
 // A row's keys among pairs of clusters, whose link is Poisson's or the bilinear one: rate x = ⟨query_i, key_j⟩ and
@@ -121,9 +126,10 @@ class ExactDraw {
         points.draw(n, address);
         for (int64_t t = 0; t < n; t++) {
             const int64_t v = first_above(ends.data(), n_clusters, uniform(points(0, t)) * rate);
-            const double u = fine_uniform(points(2, t), points(3, t));
-            const int64_t j = is_causal ? first_above(sums.data() + v * n_keys, n_seen, u * total[v])
-                                        : choose(tables.data() + v * n_keys, 0, n_keys, u);
+            const uint64_t upper = points(2, t), lower = points(3, t), place = upper * n_keys + (lower * n_keys >> 32);
+            const int64_t start = v * n_keys;
+            const int64_t j = is_causal ? first_above(&sums[start], n_seen, fine_uniform(upper, lower) * total[v])
+                                        : choose(&tables[start], 0, place);
             if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // rounding alone leads to another
         }
     }
@@ -250,29 +256,30 @@ class CrossedDraw {
             return;
         }
         const int64_t n = poisson(total, address, 0), n_spread = poisson(spread, address, 1);
-        points.draw(n + (n_spread + 3) / 4, address);
-        steps.resize(std::max(steps.size(), size_t(n)));
+        const int64_t n_points = points.draw(n + (n_spread + 3) / 4, address);
+        steps.resize(std::max(steps.size(), size_t(n_points)));
         int32_t *step = steps.data();  // the place of each point on its way, by vectors
         const uint32_t *w0 = points.of(0), *w1 = points.of(1), *w2 = points.of(2), *w3 = points.of(3);
-        std::fill(step, step + n, 0);
+        std::fill(step, step + n_points, 0);
+        const double scale = total > 0 ? 4294967296.0 / total : 0;
         for (int64_t i = 0; i < n_pairs - 1; i++) {
-            const double end = ends[i] / total;
+            const uint32_t end = std::min(ends[i] * scale, 4294967295.0);
 #pragma omp simd
-            for (int64_t t = 0; t < n; t++) step[t] += end <= uniform(w0[t]);
+            for (int64_t t = 0; t < n_points; t++) step[t] += end <= w0[t];
         }
         const int32_t *from = froms.data(), *second = seconds.data(), *group = groups.data(), n_parts = size;
         const Entry *first_table = first_tables.data(), *second_table = second_tables.data();
 #pragma omp simd
-        for (int64_t t = 0; t < n; t++) {
+        for (int64_t t = 0; t < n_points; t++) {
             const int32_t e = step[t];
-            const int32_t a = choose(first_table, from[e] * n_parts, n_parts, uniform(w1[t]));
-            const int32_t b = choose(second_table, (second[e] + a) * n_parts, n_parts, uniform(w2[t]));
+            const int32_t a = choose(first_table, from[e] * n_parts, uint64_t(w1[t]) * n_parts);
+            const int32_t b = choose(second_table, (second[e] + a) * n_parts, uint64_t(w2[t]) * n_parts);
             step[t] = (group[e] + a) * n_parts + b;
         }
         for (int64_t t = 0; t < n; t++) {
             const int32_t slot = first[step[t]], n_members = first[step[t] + 1] - slot;
             if (n_members)  // rounding alone leads to a cluster without keys
-                found.add(members[slot + choose(key_tables.data(), slot, n_members, uniform(w3[t]))]);
+                found.add(members[slot + choose(key_tables.data(), slot, uint64_t(w3[t]) * n_members)]);
         }
         for (int64_t t = 0; t < n_spread; t++)
             found.add(reals[int64_t(uniform(points(t % 4, n + t / 4)) * reals.size())]);

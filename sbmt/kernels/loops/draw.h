@@ -7,6 +7,7 @@
 #include "crossed.h"
 
 const double MAX_BOOST = 32;       // the law is off by less than 2e-14 with so many candidates for a probability of 1
+const int64_t LANES = 16;          // 32-bit numbers in the widest vector
 const double DENSE_SHARE = 0.125;  // a row that expects more candidates than this share of its keys goes key by key
 
 struct Address {
@@ -59,7 +60,9 @@ class Points {
     std::vector<uint32_t> words[4];
 
   public:
-    void draw(int64_t n, const Address &address) {
+    // Draws at least n; returns how many, a multiple of what a vector holds, so that loops over them have no remainder.
+    int64_t draw(int64_t n, const Address &address) {
+        n = (n + LANES - 1) / LANES * LANES;
         for (auto &some : words) some.resize(std::max(some.size(), size_t(n)));
         uint32_t *w0 = words[0].data(), *w1 = words[1].data(), *w2 = words[2].data(), *w3 = words[3].data();
 #pragma omp simd
@@ -67,6 +70,7 @@ class Points {
             const Words some = address.words(CANDIDATE, t);
             w0[t] = some.w0, w1[t] = some.w1, w2[t] = some.w2, w3[t] = some.w3;
         }
+        return n;
     }
     uint32_t operator()(int64_t word, int64_t t) const { return words[word][t]; }
     const uint32_t *of(int64_t word) const { return words[word].data(); }

@@ -5,10 +5,10 @@
 // sbmt.block_model.crossed.
 #include "crossed.h"
 
-// The two parts of largest logit of each partition, in ascending order, and their softmax, for some tokens. Logits are
-// (graphs, partitions, size, tokens), so that many tokens are searched at once, by vectors.
+// The two parts of largest logit of each partition, in ascending order, and by how much the logit of each is above the
+// other's. Logits are (graphs, partitions, size, tokens), so that many tokens are searched at once, by vectors.
 void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
-                      int64_t size, int16_t *part, real *weight) {
+                      int64_t size, int16_t *part, real *log_odds) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         constexpr int64_t MOST = 256;  // tokens at once
         int32_t first[MOST], second[MOST];
@@ -37,13 +37,13 @@ void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens
                     }
                 }
                 for (int64_t t = 0; t < n; t++) {
-                    const real share = size > 1 ? 1 / (1 + std::exp(next_largest[t] - largest[t])) : real(0.5);
                     const bool is_ascending = first[t] <= second[t];
                     const int64_t at = ((done + t) * n_partitions + f) * 2;
+                    const real lead = size > 1 ? largest[t] - next_largest[t] : 0;
                     part[at] = f * size + std::min(first[t], second[t]);
                     part[at + 1] = f * size + std::max(first[t], second[t]);
-                    weight[at] = is_ascending ? share : 1 - share;
-                    weight[at + 1] = is_ascending ? 1 - share : share;
+                    log_odds[at] = is_ascending ? lead : -lead;
+                    log_odds[at + 1] = -log_odds[at];
                 }
             }
         }

@@ -59,7 +59,7 @@ void *remember(int64_t n_graphs, int64_t n_groups, int64_t size);
 void forget(void *kept);
 
 void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
-                      int64_t size, int16_t *part, real *weight);
+                      int64_t size, int16_t *part, real *log_odds);
 void part_memberships_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
                                int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_logits);
 void pair_totals(const Ranges *ranges, const int16_t *part, const real *weight, int64_t n_tokens,

@@ -61,6 +61,7 @@ class ExactDraw {
     std::vector<Entry> tables;
     std::vector<double> total, most, ends, columns, sums;  // `sums` of columns; `total` and `most` of keys seen
     Points points;
+    std::vector<int64_t> steps;  // the cluster of each point
     std::vector<int32_t> todo;
 
   public:
@@ -123,11 +124,14 @@ class ExactDraw {
         rate = 0;
         for (int64_t v = 0; v < n_clusters; v++) ends[v] = rate += row[v] * total[v];
         const int64_t n = poisson(rate * boost, address, 0);
-        points.draw(n, address);
+        steps.resize(std::max(steps.size(), size_t(points.draw(n, address))));
         for (int64_t t = 0; t < n; t++) {
-            const int64_t v = first_above(ends.data(), n_clusters, uniform(points(0, t)) * rate);
+            steps[t] = first_above(ends.data(), n_clusters, uniform(points(0, t)) * rate);
+            if (!is_causal) __builtin_prefetch(&tables[steps[t] * n_keys + (points(2, t) * n_keys >> 32)]);
+        }
+        for (int64_t t = 0; t < n; t++) {
+            const int64_t v = steps[t], start = v * n_keys;
             const uint64_t upper = points(2, t), lower = points(3, t), place = upper * n_keys + (lower * n_keys >> 32);
-            const int64_t start = v * n_keys;
             const int64_t j = is_causal ? first_above(&sums[start], n_seen, fine_uniform(upper, lower) * total[v])
                                         : choose(&tables[start], 0, place);
             if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // rounding alone leads to another

@@ -75,9 +75,11 @@ inline real dot(const real *x, const real *y, int64_t d) {
     Lanes lanes = {};
     for (int64_t c = 0; c < whole; c += LANES)
         lanes += *reinterpret_cast<const Lanes *>(x + c) * *reinterpret_cast<const Lanes *>(y + c);
-    for (int64_t step = LANES / 2; step; step /= 2)
-        for (int64_t i = 0; i < step; i++) lanes[i] += lanes[i + step];
-    real total = lanes[0];
+    typedef real Quarter __attribute__((vector_size(16), may_alias));
+    const Quarter *quarters = reinterpret_cast<const Quarter *>(&lanes);
+    const Quarter sums = (quarters[0] + quarters[1]) + (quarters[2] + quarters[3]);
+    real total = 0;
+    for (int64_t i = 0; i < LANES / 4; i++) total += sums[i];
     for (int64_t c = whole; c < width; c++) total += x[c] * y[c];
     return total;
 }

@@ -1,4 +1,4 @@
-"""Attention in static shapes: every row has as many slots as the longest has edges, and GPUs run plain PyTorch."""
+"""Attention in static shapes and plain PyTorch, for GPUs: every row has as many slots as the longest row has edges."""
 
 import torch
 from torch import Tensor
@@ -7,13 +7,13 @@ from sbmt.attention.inputs import Attended, EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.types import accumulator
 
-MOST_PADDING = 8  # times as many slots as edges; beyond that, messages along edges take less memory
+MOST_PADDING = 8  # slots per edge; with more slots than that, message passing takes less memory
 
 
 def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Masked softmax attention over the slots of each row; see :func:`sbmt.edge_attention`.
 
-    Cost: O(n · c · d) time and memory, where c is the largest number of edges of a row, and one wait for the device.
+    Cost: O(n · c · d) time and memory, where c is the largest number of edges of a row, and one synchronisation.
     """
     degrees = edges.degrees()
     n_slots = max(1, int(degrees.max()))

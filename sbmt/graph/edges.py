@@ -1,7 +1,6 @@
 """The sampled mask as a list of edges, in compressed sparse rows.
 
-Samplers return an :class:`EdgeList`, and attention follows it. It needs only the plain tensors of
-:mod:`sbmt.graph.masks`, so it is a good place to start reading.
+Samplers return an :class:`EdgeList`, and attention follows its edges. A good place to start reading the library.
 """
 
 import inspect
@@ -33,11 +32,11 @@ class EdgeList(TokenPairs):
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
         key_mask: bool ``(batch, n_keys)``, the same for keys.
-        causal: Whether no query may have an edge to a later key. If queries are fewer than keys, they are last: query i
-            is at position i + n_keys - n_queries.
+        causal: Whether no query may have an edge to a later key. If there are fewer queries than keys, the queries are
+            the last tokens: query i is at position i + n_keys - n_queries.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
-        check: Whether to run also checks that take a pass over the edges: their order, their range, and that none
-            touches padding, or leads to a later key if the mask is causal.
+        check: Whether to check every edge too: keys are in order and in range, and no edge touches padding, or leads
+            to a later key if the mask is causal.
 
     Memory: 8 bytes per edge and per row. SbmtError if the parts do not fit together.
     """
@@ -54,14 +53,6 @@ class EdgeList(TokenPairs):
     def __post_init__(self) -> None:
         check_shape(self.shape)
         check_causal(self.shape, self.causal)
-        self._check_parts()
-        for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
-            object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, self.keys.device))
-        if self.check:
-            self._check_every_edge()
-
-    def _check_parts(self) -> None:
-        """Raises SbmtError where types, devices or lengths do not fit. Cost: O(1)."""
         row_ptr, keys, many = self.row_ptr, self.keys, self.multiplicity
         for name, part in (("row_ptr", row_ptr), ("keys", keys)):
             if not isinstance(part, Tensor) or part.dtype != torch.int64:
@@ -76,9 +67,13 @@ class EdgeList(TokenPairs):
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
         if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
             raise SbmtError("one integer per edge as multiplicity", describe(many), "give as many as keys")
+        for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, keys.device))
+        if self.check:
+            self._check_every_edge()
 
     def _check_every_edge(self) -> None:
-        """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
+        """The checks whose time grows with the number of edges: order, range, padding and causality."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
             got = f"a start of {int(self.row_ptr[0])} and a smallest step of {int(self.degrees().min())}"
             raise SbmtError("row_ptr that starts at 0 and never decreases", got, "build it with a cumulative sum")
@@ -142,7 +137,7 @@ class EdgeList(TokenPairs):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where it is."""
+        """The device of its tensors."""
         return self.keys.device
 
     @property
@@ -165,7 +160,7 @@ class EdgeList(TokenPairs):
         return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
 
     def key_rows(self) -> Int[Tensor, " n_edges"]:
-        """The key of each edge as a row of keys flattened over (example, head, key)."""
+        """The row of each edge's key among the keys, flattened over (example, head, key)."""
         _, _, n_queries, n_keys = self.shape
         return self.keys + self.rows() // n_queries * n_keys
 
@@ -179,7 +174,7 @@ class EdgeList(TokenPairs):
         return share_of_pairs(counts, self.shape, *self.masks)
 
     def mean_over_pairs(self, per_edge: Float[Tensor, " n_edges"]) -> Float[Tensor, "batch heads"]:
-        """The sum of a number per edge over the number of real pairs, ``(batch, heads)``; 0 where there are none."""
+        """The sum of ``per_edge`` divided by the number of real pairs, ``(batch, heads)``; 0 where there are none."""
         totals = torch.segment_reduce(per_edge, "sum", offsets=self.row_ptr[:: self.shape[2]])
         return share_of_pairs(totals.view(self.shape[:2]), self.shape, *self.masks)
 
@@ -192,8 +187,8 @@ class EdgeList(TokenPairs):
     def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
         """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
 
-        Row 0 is the source: the key, numbered over (example, head, key). Row 1 is the target: the query, numbered
-        over (example, head, query).
+        Row 0 holds sources: keys, numbered over (example, head, key). Row 1 holds targets: queries, numbered over
+        (example, head, query).
         """
         return torch.stack([self.key_rows(), self.rows()])
 
@@ -211,7 +206,7 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """Edges of either; multiplicities are dropped. SbmtError if shapes or masks differ.
+        """The edges of both lists, without multiplicities. SbmtError if shapes or masks differ.
 
         Cost: O(n + edges · log(edges)).
         """
@@ -227,7 +222,8 @@ class EdgeList(TokenPairs):
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
         """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
 
-        FlexAttention reads whole blocks of pairs and skips those without an edge; edges of sampled masks lie scattered.
+        FlexAttention computes whole blocks of pairs and skips those without an edge; sampled edges are scattered over
+        most blocks.
         """
         from torch.nn.attention.flex_attention import create_block_mask
 
@@ -237,7 +233,7 @@ class EdgeList(TokenPairs):
         def is_edge(example: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return mask[example, head, query, key]
 
-        unchecked = inspect.unwrap(is_edge)  # what checks shapes at run time cannot be traced
+        unchecked = inspect.unwrap(is_edge)  # the tests' wrapper, which checks shapes, cannot be traced
         return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
 
     def with_self_loops(self) -> "EdgeList":
@@ -264,7 +260,7 @@ class EdgeList(TokenPairs):
         return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
-        """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
+        """Whether each edge joins tokens at most ``window`` / 2 positions apart; False everywhere without a window."""
         batch, heads, n_queries, _ = self.shape
         offset = self.offset if self.causal else 0
         query = torch.arange(offset, offset + n_queries, device=self.device).repeat(batch * heads)
@@ -287,5 +283,5 @@ def check_window(window: int) -> None:
 
 
 def reach_of(window: int | None) -> int:
-    """How far a token sees to either side in a window; -1, so not even itself, without one."""
+    """How many tokens to either side a window includes; -1 (not even the token itself) without a window."""
     return -1 if window is None else window // 2

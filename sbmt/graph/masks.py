@@ -1,4 +1,4 @@
-"""Masks as plain tensors: which tokens are real, and the arithmetic of edge lists behind :class:`sbmt.EdgeList`."""
+"""Padding masks: which tokens are real, how many pairs of them there are, and checks of shapes."""
 
 from functools import cached_property
 
@@ -42,7 +42,7 @@ def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
 
 
 def check_causal(shape: Shape, causal: bool) -> None:
-    """Raises SbmtError on more queries than keys in a causal mask, whose queries stand where the last keys do."""
+    """Raises SbmtError unless ``causal`` is a bool, and a causal mask has at least as many keys as queries."""
     if not isinstance(causal, bool):
         raise SbmtError("causal as True or False", describe(causal), "True lets no query read a later key")
     if causal and shape[2] > shape[3]:
@@ -53,7 +53,7 @@ def check_causal(shape: Shape, causal: bool) -> None:
 def count_pairs(
     shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool, device: torch.device
 ) -> Int[Tensor, " batch"]:
-    """Real query-key pairs of each example, int64; with ``causal`` those whose key is not later than the query."""
+    """Number of real query-key pairs of each example, int64; if ``causal``, pairs with a later key do not count."""
     batch, _, n_queries, n_keys = shape
     if causal:
         keys = torch.ones(1, n_keys, dtype=torch.bool, device=device) if key_mask is None else key_mask
@@ -67,7 +67,7 @@ def count_pairs(
 def share_of_pairs(
     totals: Tensor, shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool = False
 ) -> Float[Tensor, "batch heads"]:
-    """What is summed up in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
+    """``totals``, ``(batch, heads)``, divided by the number of real pairs; 0 where there are none."""
     if not totals.is_floating_point():
         totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits are too few
     if query_mask is None and key_mask is None and not causal:
@@ -76,7 +76,7 @@ def share_of_pairs(
 
 
 class TokenPairs:
-    """What edge lists and block models are about: all pairs of real tokens, but for later keys if they are causal."""
+    """The base of edge lists and block models: all pairs of real tokens, without pairs to later keys if causal."""
 
     shape: Shape
     query_mask: Tensor | None
@@ -86,27 +86,24 @@ class TokenPairs:
 
     @property
     def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are."""
+        """``query_mask``, ``key_mask`` and ``causal``, which determine the pairs."""
         return self.query_mask, self.key_mask, self.causal
 
     @property
     def offset(self) -> int:
-        """How many keys come before the first query's own, which matters to causal masks."""
+        """The position of the first query among the keys, in causal masks."""
         return self.shape[3] - self.shape[2]
 
     @cached_property
     def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64; none to later keys if causal."""
+        """Number of pairs of each example, int64."""
         return count_pairs(self.shape, *self.masks, self.device)
 
 
 def zero_padding(
     tokens: Float[Tensor, "batch *heads n d"], mask: Bool[Tensor, "batch n"] | None
 ) -> Float[Tensor, "batch *heads n d"]:
-    """Sets padded tokens to zero, whatever they held (NaN and infinity included), and their gradients too.
-
-    Multiplying by a weight of zero would not do: 0 · NaN is NaN.
-    """
+    """Sets padded tokens to zero, even where they contain NaN or infinity, and their gradients too."""
     if mask is None:
         return tokens
     return tokens.masked_fill(~(mask[:, None, :, None] if tokens.dim() == 4 else mask[..., None]), 0.0)

@@ -1,4 +1,4 @@
-"""Fitted masks for models that were trained with full attention, without changes to their weights."""
+"""Fitted masks for models that were trained with full attention, whose weights do not change."""
 
 from sbmt.sparsification.convert import sparsify as sparsify
 from sbmt.sparsification.fit import MaskQuality as MaskQuality

@@ -58,11 +58,9 @@ class EdgeAttention(MessagePassing):
         *,
         return_weights: bool = False,
     ) -> Float[Tensor, "n_targets d_value"] | tuple[Float[Tensor, "n_targets d_value"], Float[Tensor, " n_edges"]]:
-        """Passes messages from sources to targets, and returns what each target receives.
+        """Returns what each target receives and, with ``return_weights``, the edges' weights after the softmax.
 
-        ``gate`` has a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
-        as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds its exponential to each
-        target's denominator. With ``return_weights``, the weights after the softmax are also returned.
+        ``weight_scale`` multiplies the weights after the softmax, as dropout does; the other terms are as above.
         """
         given: Any = (query, 1), (key, 0), (value, 0)
         queries, keys, values = (x[side] if isinstance(x, tuple) else x for x, side in given)

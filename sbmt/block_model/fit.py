@@ -44,12 +44,7 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
 
 def weigh_edges(
-    edges: EdgeList,
-    rate: Float[Tensor, " n_edges"],
-    link: Link,
-    law: Link,
-    exploration: float,
-    is_certain: Tensor | None,
+    edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, is_certain: Tensor | None
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
     r"""The :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges, and an estimated mean edge probability.
 
@@ -165,13 +160,6 @@ def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
 
     Args:
         outputs: The output of a model, or the attention outputs of its layers.
-
-    Example:
-        >>> import sbmt
-        >>> attention = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=8)
-        >>> x = torch.randn(1, 2, 5, 8)
-        >>> bool(auxiliary_loss([attention(x, x, x)]) != 0)
-        True
     """
     attention = [outputs] if isinstance(outputs, AttentionOutput) else getattr(outputs, "attention", outputs)
     if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):

@@ -121,12 +121,7 @@ class EdgeList(TokenPairs):
     ) -> "EdgeList":
         """Edges where a dense boolean mask is True.
 
-        Raises:
-            SbmtError: If it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
-
-        Example:
-            >>> EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).keys
-            tensor([0, 1, 2])
+        SbmtError if it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
@@ -206,10 +201,7 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """The edges of both lists, without multiplicities. SbmtError if shapes or masks differ.
-
-        Cost: O(n + edges · log(edges)).
-        """
+        """The edges of both, without multiplicities; SbmtError if shapes or masks differ. O(n + edges · log(edges))."""
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
         for name in ("shape", "query_mask", "key_mask", "causal"):
@@ -220,11 +212,7 @@ class EdgeList(TokenPairs):
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
-
-        FlexAttention computes whole blocks of pairs and skips those without an edge; sampled edges are scattered over
-        most blocks.
-        """
+        """The mask for FlexAttention, which skips blocks without edges; sampled edges reach most. O(n²) memory."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         check_sizes(block_size=block_size)
@@ -237,13 +225,13 @@ class EdgeList(TokenPairs):
         return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
 
     def with_self_loops(self) -> "EdgeList":
-        """These edges and (i, i) for every real token: a window of 0."""
+        """These edges and (i, i) for every real token, which is a window of 0."""
         return self.with_window(0)
 
     def with_window(self, window: int) -> "EdgeList":
-        """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens; with j ≤ i if causal.
+        """These edges and all real pairs with |i − j| ≤ ``window`` / 2, in O(edges + n · window) per graph.
 
-        Cost: O(edges + n · window) per graph. SbmtError if queries and keys differ in number.
+        SbmtError if there are not as many queries as keys, unless the mask is causal.
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)

@@ -44,10 +44,6 @@ def all_pairs(
     """Every real query attends to every real key: full attention as an edge list, in O(n²) time and memory per graph.
 
     The arguments are those of an :class:`~sbmt.EdgeList`, with masks on ``device``.
-
-    Example:
-        >>> all_pairs((1, 1, 2, 3), key_mask=torch.tensor([[True, False, True]])).keys
-        tensor([0, 2, 0, 2])
     """
     check_shape(shape)
     pairs = torch.ones(shape, dtype=torch.bool, device=device)

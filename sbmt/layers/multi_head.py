@@ -14,8 +14,6 @@ from sbmt.graph.masks import check_mask, zero_padding
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
-TransformHeads = Callable[..., tuple[Tensor, Tensor]]  # of query and key heads; with a cache, also of first=
-
 
 class MultiHeadAttention(nn.Module):
     """Multi-head attention: projects to heads, attends, and projects back.
@@ -37,15 +35,10 @@ class MultiHeadAttention(nn.Module):
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
             key start in the same clusters.
         transform_heads: A function or module that maps query and key heads to heads of the same shapes, such as
-            :class:`~sbmt.layers.rotary.RotaryPositions`.
+            :class:`~sbmt.layers.rotary.RotaryPositions`. With a cache it also gets ``first=``, their position.
         **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
 
-    Raises:
-        SbmtError: If an argument is out of range or not supported by the attention.
-
-    Shapes:
-        query ``(batch, n_queries, embed_dim)``, key and value ``(batch, n_keys, embed_dim)`` → output
-        ``(batch, n_queries, embed_dim)``.
+    SbmtError if an argument is out of range or not supported by the attention.
 
     Example:
         >>> layer = MultiHeadAttention(16, 2, n_clusters=4)
@@ -72,7 +65,7 @@ class MultiHeadAttention(nn.Module):
         dtype: torch.dtype | None = None,
         attention: str = "sbm",
         has_tied_start: bool = False,
-        transform_heads: TransformHeads | None = None,
+        transform_heads: Callable[..., tuple[Tensor, Tensor]] | None = None,
         **arguments: Any,
     ) -> None:
         super().__init__()
@@ -131,12 +124,12 @@ class MultiHeadAttention(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "batch n_queries d_model"], AttentionOutput | None]:
-        """Attends from ``query`` to ``key``.
+        """Returns the output ``(batch, n_queries, embed_dim)``, and that of the attention or None.
 
         Args:
             query: ``(batch, n_queries, embed_dim)``.
             key: ``(batch, n_keys, embed_dim)``.
-            value: The same shape as ``key``.
+            value: ``(batch, n_keys, embed_dim)``.
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or floating-point with -inf
                 for True and 0 for False, which PyTorch's own layers pass.
             need_weights: Whether to return the second result.

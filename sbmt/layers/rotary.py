@@ -24,8 +24,7 @@ def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axe
 
     Angles are at least float32, even under autocast, since 16 bits cannot represent large positions.
 
-    Cost: O(n · d) time and memory for each head.
-
+    Cost: O(n · d) for each head.
     Source: Su, Lu, Pan, Murtadha, Wen and Liu (2021), "RoFormer: Enhanced Transformer with Rotary Position Embedding".
     """
     n, d = x.shape[-2:]
@@ -51,11 +50,6 @@ class RotaryPositions(nn.Module):
         if d_head % 2:
             raise SbmtError("heads of even width for rotary positions", d_head, "change the number of heads")
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads n_queries d"],
-        key: Float[Tensor, "batch heads n_keys d"],
-        first: int = 0,
-    ) -> tuple[Float[Tensor, "batch heads n_queries d"], Float[Tensor, "batch heads n_keys d"]]:
-        """Both, rotated by positions that count from ``first``."""
+    def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Both ``(batch, heads, n, d)``, rotated by positions that count from ``first``."""
         return rotate(query, first), rotate(key, first)

@@ -23,7 +23,13 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """A model made of an encoder and a head; with ``has_single_ids``, each token must be a single id."""
+    """A model of an encoder and a head that reads the mean over real tokens; some heads read single tokens instead.
+
+    With ``has_single_ids``, each token must be a single id.
+    """
+
+    head: nn.Module
+    is_padded_mean = False
 
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
@@ -34,6 +40,11 @@ class Head(nn.Module):
             raise SbmtError(f"{kind} needs an encoder of tokens with one id each: build it without d_input and n_ids")
         check_sizes(**sizes)
         self.encoder = encoder
+
+    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n_labels)``."""
+        encoded = self.encoder(tokens, mask, **options)
+        return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
 class SequenceClassifier(Head):
@@ -50,11 +61,6 @@ class SequenceClassifier(Head):
         self.is_padded_mean = is_padded_mean
         wide, narrow = nn.Linear(self.n_means * encoder.d_model, d_hidden), nn.Linear(d_hidden, n_labels)
         self.head = nn.Sequential(wide, nn.ReLU(), narrow)
-
-    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n_labels)``."""
-        encoded = self.encoder(tokens, mask, **options)
-        return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
 class SentenceClassifier(Head):
@@ -73,11 +79,6 @@ class SentenceClassifier(Head):
         check_dropout(dropout)
         inner, outer = nn.Linear(encoder.d_model, encoder.d_model), nn.Linear(encoder.d_model, n_labels)
         self.head = nn.Sequential(nn.Dropout(dropout), inner, nn.Tanh(), nn.Dropout(dropout), outer)
-
-    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n_labels)``."""
-        encoded = self.encoder(tokens, mask, **options)
-        return ModelOutput(self.head(mean_of_real(encoded.values, mask)), encoded.attention)
 
 
 class DualEncoder(SequenceClassifier):
@@ -107,8 +108,6 @@ class DualEncoder(SequenceClassifier):
 
 class TokenHead(Head):
     """A model that computes the logits of each token from its vector alone."""
-
-    head: nn.Module
 
     def logits(self, values: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*tokens n_logits"]:
         """The logits of tokens with these vectors."""
@@ -217,9 +216,8 @@ class CausalLM(TokenHead):
         Attention runs in eval mode. Its cost per token is that of :func:`~sbmt.layers.functional.attend_next` with the
         preset ``"fitted"``; otherwise it grows with the length of the context.
 
-        Raises:
-            SbmtError: If an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a sequence
-                is padded on the right or has no real token.
+        SbmtError if an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a sequence is
+        padded on the right or has no real token.
         """
         if mask is not None:
             options = {"temperature": temperature, "top_k": top_k, "generator": generator}

@@ -36,8 +36,7 @@ SAMPLERS = {
     "fastrg": Sampler(sample_fastrg, law="poisson"),
     "bernoulli": Sampler(sample_bernoulli),
 }
-RESERVED = frozenset(SAMPLERS)
-"""Names of the library; to add a sampler, add an entry under a different name before you build a layer with it."""
+"""Samplers by name; to add yours, add an entry before you build a layer with it."""
 
 
 def sample_edges(

@@ -36,17 +36,11 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     return EdgeList.from_cells(cells, block_model.shape, *block_model.masks, multiplicity=multiplicity)
 
 
-def poisson_cells(
-    query: Float[Tensor, "batch heads n K"],
-    rate: Float[Tensor, "batch heads pairs"],
-    key: Float[Tensor, "batch heads m K"],
-    seed: int,
-    first_example: int,
-) -> Int[Tensor, " n_draws"]:
+def poisson_cells(query: Tensor, rate: Tensor, key: Tensor, seed: int, first_example: int) -> Int[Tensor, " n_draws"]:
     """The cells of a Poisson number of draws in each graph, in any order and with repeats.
 
-    ``rate`` is the expected number of draws of each pair (u, v) of clusters, or of each cluster u = v. Such a draw
-    chooses query i with probability ∝ ``query[i, u]`` and key j with probability ∝ ``key[j, v]``.
+    ``rate``, ``(batch, heads, pairs)``, is the expected number of draws of each pair (u, v) of clusters, or of each
+    cluster u = v. Such a draw chooses query i with probability ∝ ``query[i, u]`` and key j with ∝ ``key[j, v]``.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
@@ -73,10 +67,7 @@ def poisson_cells(
 def causal_cells(
     query: Float[Tensor, "batch heads n K"], key: Float[Tensor, "batch heads m K"], seed: int, first_example: int
 ) -> Int[Tensor, " n_draws"]:
-    r""":func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$ and without later keys.
-
-    Each query draws separately, from prefix sums of the keys. Cost: O(n k) for tables and O(log n) per edge drawn.
-    """
+    r""":func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, query by query, without later keys."""
     batch, heads, n_queries, n_clusters = query.shape
     n_keys = key.shape[2]
     seen = key.cumsum(2)  # memberships of the keys up to each position

@@ -24,10 +24,7 @@ def in_float64(block_model: BlockModel) -> BlockModel:
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
-    """Cumulative weights of each table in integer multiples of 2⁻³²; table t covers [t, t + 1) · 2³² on one axis.
-
-    With integers, a table's draws do not depend on its position in the batch, and entries of weight zero never occur.
-    """
+    """Cumulative weights as integers, independent of the batch: table t covers [t, t + 1) · 2³² on one axis."""
     shares = weights.cumsum(1)  # in place from here on: at large n the table takes most of the memory
     shares.div_(shares[:, -1:].clamp(min=torch.finfo(weights.dtype).tiny))
     steps = shares.mul_(WORD).round_().long().clamp_(max=WORD)

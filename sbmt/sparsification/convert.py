@@ -34,8 +34,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         **arguments: Further arguments of :class:`~sbmt.SBMAttention`, instead of those of the preset ``fitted`` and of
             :data:`DIFFERENT`.
 
-    Raises:
-        SbmtError: If the model has no full attention, or one that masks cannot replace, such as a subclass.
+    SbmtError if the model has no full attention, or one that masks cannot replace, such as a subclass.
 
     Example:
         >>> import torch, sbmt

@@ -88,9 +88,7 @@ def fit_block_models(
         n_measured: Number of further batches on which the masks are measured.
         on_step: Called after each step with its number, from 1, and its loss.
 
-    Raises:
-        SbmtError: If the model has no fitted masks, a number is out of range, or the batches run out or reach no mask.
-
+    SbmtError if the model has no fitted masks, a number is out of range, or the batches run out or reach no mask.
     Cost: for each step, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)

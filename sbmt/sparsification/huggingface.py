@@ -98,10 +98,7 @@ def attend(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention implementation: from ``(batch, heads, n, d)`` to ``(batch, n, heads, d)``.
-
-    Raises SbmtError on modules without a fitted mask, requests for weights, and arguments that change the scores.
-    """
+    """The attention implementation, from ``(batch, heads, n, d)`` to ``(batch, n, heads, d)``, without weights."""
     fitted, name = getattr(module, CHILD, None), type(module).__name__
     if fitted is None:
         raise SbmtError("a fitted mask in every attention", f"{name} without one", "call sbmt.sparsify first")

@@ -52,12 +52,7 @@ class OperationCount(NamedTuple):
 
 
 def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
-    """The value of a sum of products of numbers and letters, given the letters' sizes.
-
-    Example:
-        >>> evaluate("8·n·d² + 4·n·k·d", {"n": 10, "k": 3, "d": 2})
-        560
-    """
+    """The value of a sum of products of numbers and letters such as "8·n·d² + 4·n·k·d", given the letters' sizes."""
 
     def value(factor: str) -> int:
         base = factor.rstrip("²³⁴")

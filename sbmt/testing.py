@@ -4,31 +4,18 @@ import copy
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sbmt.attention.inputs import Heads
 from sbmt.errors import SbmtError, check_sizes
 
 STANDARD_ERRORS = 6.0  # allowed between two means: a false alarm has a chance of 2e-9 for each number
 
 
-class Tokens(NamedTuple):
-    """The inputs of an attention; masks are True at real tokens."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    query_mask: Tensor
-    key_mask: Tensor
-
-    def leaves(self) -> "Tokens":
-        """Copies that require gradients."""
-        return Tokens._make([*(x.clone().requires_grad_() for x in self[:3]), *self[3:]])
-
-
-Reading = tuple[Tokens, Callable[[Any], Tensor]]  # the inputs of an attention, and a function of its output
+Reading = tuple[Heads, Callable[[Any], Tensor]]  # the inputs of an attention, and a function of its output
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,23 +28,22 @@ class Subject:
     n_tokens: int
     n_draws: int
 
-    def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Tokens:
+    def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Heads:
         """Examples with these numbers of real tokens, normally distributed and the same in every call."""
         where = next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
         shape = (3, len(n_real), self.n_heads, self.n_tokens, self.d_head)
         tensors = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(where, dtype)
         mask = torch.arange(self.n_tokens, device=where) < torch.tensor(n_real, device=where)[:, None]
-        return Tokens._make([*tensors, mask, mask])
+        return Heads._make([*tensors, mask, mask])
 
-    def padded(self, dtype: torch.dtype = torch.float32) -> Tokens:
+    def padded(self, dtype: torch.dtype = torch.float32) -> Heads:
         """Three examples: one without padding, one with two padded tokens, and one with a single real token."""
         return self.tokens(self.n_tokens, self.n_tokens - 2, 1, dtype=dtype)
 
-    def attend(self, tokens: Tokens, seed: int | None = 0, *, return_edges: bool = False) -> Any:
+    def attend(self, tokens: Heads, seed: int | None = 0, *, return_edges: bool = False) -> Any:
         """The module's output for a generator with this seed, or without a generator."""
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        masks = {"query_mask": tokens.query_mask, "key_mask": tokens.key_mask}
-        return self.module(*tokens[:3], **masks, generator=generator, return_edges=return_edges)
+        return tokens.attend(self.module, generator=generator, return_edges=return_edges)
 
     def is_random(self) -> bool:
         """Whether the values depend on the seed."""
@@ -83,6 +69,10 @@ class Subject:
 def _expect(holds: Any, rule: str) -> None:
     if not bool(holds):
         raise SbmtError(rule)
+
+
+def _leaves(tokens: Heads) -> Heads:
+    return Heads._make([*(x.clone().requires_grad_() for x in tokens[:3]), *tokens[3:]])
 
 
 def _is_close(one: Tensor, other: Tensor, tol: float = 1e-4) -> bool:
@@ -149,7 +139,7 @@ def check_padding(subject: Subject) -> None:
     for tokens in inputs:
         masks = (tokens.query_mask, tokens.key_mask, tokens.key_mask)
         hidden = (torch.where(m[:, None, :, None], x, 1e4 * x.flip(0)) for m, x in zip(masks, tokens[:3], strict=True))
-        other = Tokens._make([*hidden, *tokens[3:]])
+        other = Heads._make([*hidden, *tokens[3:]])
         for is_training in (False, True):
             subject.module.train(is_training)
             at_padding = subject.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
@@ -161,7 +151,7 @@ def check_padding(subject: Subject) -> None:
 def check_company(subject: Subject) -> None:
     """An example has the same output alone, without padding, as in a padded batch."""
     n, tokens = subject.n_tokens - 2, subject.padded()
-    alone = Tokens(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
+    alone = Heads(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
     rule = "an example must give the same in a padded batch as alone: no sum, mean or maximum may run over the batch"
     subject.expect_same(rule, (alone, _numbers), (tokens, lambda out: _numbers(out, slice(1, 2), n)))
 
@@ -171,7 +161,7 @@ def check_finite(subject: Subject) -> None:
     n = subject.n_tokens
     single = replace(subject, n_tokens=1).tokens(1, 1)
     for tokens in (subject.tokens(n, n, n), subject.padded(), subject.tokens(n, 0, 0), subject.tokens(0, 0), single):
-        given, leaves = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens", tokens.leaves()
+        given, leaves = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens", _leaves(tokens)
         for seed in range(16):
             subject.module.train(seed >= 8)
             out = subject.attend(leaves, seed, return_edges=True)
@@ -186,7 +176,7 @@ def check_finite(subject: Subject) -> None:
 
 def check_gradients(subject: Subject) -> None:
     """Gradients reach the inputs, and agree with finite differences (if masks are drawn, only those of values)."""
-    leaves = subject.padded().leaves()
+    leaves = _leaves(subject.padded())
     out = subject.attend(leaves, return_edges=True)
     if out.values.requires_grad:
         (out.values * leaves.query.detach().flip(2)).sum().backward()
@@ -199,9 +189,9 @@ def check_gradients(subject: Subject) -> None:
     is_random = subject.is_random()
     few = replace(subject, module=subject.module.double(), n_tokens=min(4, subject.n_tokens))
     tokens = few.tokens(few.n_tokens - 1, dtype=torch.float64)
-    inputs = (*tokens[:2], tokens.value.requires_grad_()) if is_random else tokens.leaves()[:3]
+    inputs = (*tokens[:2], tokens.value.requires_grad_()) if is_random else _leaves(tokens)[:3]
     try:
-        torch.autograd.gradcheck(lambda *x: few.attend(Tokens._make([*x, *tokens[3:]]), 7).values, inputs)
+        torch.autograd.gradcheck(lambda *x: few.attend(Heads._make([*x, *tokens[3:]]), 7).values, inputs)
     except (RuntimeError, ValueError) as error:
         raise SbmtError(f"gradients must agree with finite differences: {error}") from error
 
@@ -240,7 +230,7 @@ def check_attention(
         module: Any attention with that interface.
         n_heads: Number of heads of the inputs; None takes the module's ``n_heads``.
         d_head: Width of each head; None takes the module's ``d_head``.
-        n_tokens: Tokens of the inputs, at least 3.
+        n_tokens: Heads of the inputs, at least 3.
         n_draws: Calls per mean if outputs are random, at least 2.
 
     SbmtError if a check fails; it lists every failed check, and what is wrong.

@@ -120,8 +120,7 @@ def edge_attention(
 
     Returns:
         ``(batch, heads, n_queries, d_value)`` in the type of ``value``; with ``return_weights``, a pair of that and
-        ``(n_edges,)`` in EdgeList order, float64 for values in float64 and float32 for all others. Both are
-        differentiable in all tensors above.
+        ``(n_edges,)`` in EdgeList order, float64 or float32. Both are differentiable in all tensors above.
 
     Raises:
         SbmtError: On shapes that do not fit, integer input, a gate, bias or sink of the wrong length, a gate that is

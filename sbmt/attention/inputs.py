@@ -1,10 +1,10 @@
-"""The optional terms of attention along edges, and their checks."""
+"""The inputs of attentions, and the optional terms of attention along edges with their checks."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, describe
 
@@ -14,6 +14,20 @@ the released code."""
 
 Attended = tuple[Tensor, Tensor | None]
 """The queries' values, and the edges' weights after the softmax if they were requested."""
+
+
+class Heads(NamedTuple):
+    """The inputs of an attention: query, key, value ``(batch, heads, n, d)``, and masks ``(batch, n)`` or None."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    query_mask: Any = None  # bool, True = real token
+    key_mask: Any = None
+
+    def attend(self, attention: nn.Module, **options: Any) -> Any:
+        """The output of an attention for these inputs."""
+        return attention(*self[:3], query_mask=self.query_mask, key_mask=self.key_mask, **options)
 
 
 class EdgeTerms(NamedTuple):

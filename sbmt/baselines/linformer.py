@@ -11,8 +11,7 @@ class LinformerAttention(Baseline):
     r"""$\operatorname{softmax}\big(Q (E K)^\top / \sqrt d\big)\, E V$ with a learned matrix $E$ over positions.
 
     Each head has one $E$, the same for keys and values; n < ``n_positions`` keys use its first n columns. Padded keys
-    and values are zeroed, so they add nothing to any mixture. However few keys are real, all mixtures take part in the
-    softmax, even empty ones.
+    and values are zero. All mixtures take part in the softmax, however few keys are real.
 
     Args:
         n_positions: Largest number of keys, padding included.
@@ -21,7 +20,6 @@ class LinformerAttention(Baseline):
         dropout: On the weights of mixtures, from PyTorch's global generator.
 
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
-
     Source: Wang, Li, Khabsa, Fang and Ma (2020), "Linformer: Self-Attention with Linear Complexity", with its
     key-value sharing; a baseline in the paper's section 5, whose code also shares the matrices among layers.
     """

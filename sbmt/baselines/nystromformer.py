@@ -71,7 +71,6 @@ class NystromAttention(Baseline):
         dropout: On the softmax of queries over landmarks. It takes one int64 from ``generator``; nothing else does.
 
     Cost: for L landmarks, O(n L d + n L² + iterations · L³) time, O(n L) memory.
-
     Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating
     Self-Attention" (2021). Deviations from the authors' code: landmarks exclude padding, segments need not divide the
     length, $Z_0$ is scaled for each matrix, weights are dropped out, and no convolution of the values is added.

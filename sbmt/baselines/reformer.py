@@ -117,7 +117,6 @@ class ReformerAttention(Baseline):
 
     Cost: for chunks of c tokens, O(rounds · n · d · (n/c + c) + rounds² · n · c) time and O(rounds · n · (n/c +
     rounds · c)) memory; n²/c comes from hashing in one step. Each call draws one int64 from ``generator``.
-
     Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, where keys
     have length √d before the scores are divided by √d; hence no 1/√d here. Deviations: a pair found in several rounds
     counts once, and a token attends to itself only as a last resort (the original subtracts log(rounds) and a large

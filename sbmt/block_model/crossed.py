@@ -64,11 +64,11 @@ class CrossedModel(BlockModel):
         self.query_part, self.key_part = query[0], key[0]
         self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
         self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
-        self.part_blocks = self._block = part_blocks
+        self.part_blocks = part_blocks
         if not part_blocks.is_cuda:  # which would have to be waited for
             self._query = in_range("query_membership", self._query, 1.0)
             self._key = in_range("key_membership", self._key, 1.0)
-            self.part_blocks = self._block = in_range("block_matrix", part_blocks, LARGEST_RATE)
+            self.part_blocks = in_range("block_matrix", part_blocks, LARGEST_RATE)
 
     @property
     def n_clusters(self) -> int:
@@ -76,19 +76,19 @@ class CrossedModel(BlockModel):
         return self.part_blocks.shape[1] // 2 * self.part_blocks.shape[2] ** 2
 
     @property
-    def block_matrix(self) -> Float[Tensor, "heads k k"]:
+    def block_matrix(self) -> Float[Tensor, "heads k k"]:  # type: ignore[override]
         """S with all its entries, including the zeros between groups."""
         first, second = self.part_blocks[:, 0::2], self.part_blocks[:, 1::2]
         crossed = first[:, :, :, None, :, None] * second[:, :, None, :, None, :]
         return torch.stack([torch.block_diag(*blocks) for blocks in crossed.flatten(4, 5).flatten(2, 3)])
 
     @property
-    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
+    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:  # type: ignore[override]
         """Memberships in all pairs of parts, most of them 0; computed anew each time, as are S and those of keys."""
         return self._crossed(self.query_part, self._query)
 
     @property
-    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
+    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:  # type: ignore[override]
         """Likewise."""
         return self._crossed(self.key_part, self._key)
 

@@ -25,7 +25,7 @@ LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clust
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability, which limits weights to 20 at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # how many numbers, of edges or pairs, are in memory at a time
+_NUMBERS_AT_ONCE = 1 << 24  # pairs whose probabilities are in memory at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -40,10 +40,6 @@ class ExtraKeys:
     Attributes:
         per_query: Expected number of extra keys per query, > 0. Padded keys count among the n_keys, but are never
             drawn. The paper's δ is constant.
-
-    Example:
-        >>> ExtraKeys(4).probability(1000)
-        0.004
     """
 
     per_query: int | float
@@ -96,10 +92,7 @@ def edge_dot(
         return edge_dot_by_kernel(query, key, edges.row_ptr, edges.keys)
     if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than one row per edge
         return (query @ key.mT).flatten()[edges.cells()]
-    query, key = query.flatten(0, 2), key.flatten(0, 2)
-    step = max(1, _NUMBERS_AT_ONCE // query.shape[1])
-    pieces = zip(edges.rows().split(step), edges.key_rows().split(step), strict=True)
-    return torch.cat([(query[rows] * key[keys]).sum(-1) for rows, keys in pieces])
+    return (query.flatten(0, 2)[edges.rows()] * key.flatten(0, 2)[edges.key_rows()]).sum(-1)
 
 
 class BlockModel(TokenPairs):
@@ -126,7 +119,8 @@ class BlockModel(TokenPairs):
             i + n_keys - n_queries.
 
     Leading dimensions of size 1 broadcast. 16-bit input is converted to float32; float64 stays float64. Entries outside
-    [0, 1] by at most 1e-6 are taken for rounding errors and clamped; memberships of padded tokens are ignored.
+    [0, 1] by at most 1e-6 are taken for rounding errors and clamped; memberships of padded tokens are set to 0. The
+    results are attributes of the same names.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
@@ -163,48 +157,33 @@ class BlockModel(TokenPairs):
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
         key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
-        self._query: Tensor = in_range("query_membership", query, 1.0)
-        self._key: Tensor = in_range("key_membership", key, 1.0)
+        self.query_membership: Tensor = in_range("query_membership", query, 1.0)
+        self.key_membership: Tensor = in_range("key_membership", key, 1.0)
         block = in_range("block_matrix", block, 1.0 if link == "bilinear" else LARGEST_RATE)
-        self._block: Tensor = block.expand(heads, -1, -1)
-
-    @property
-    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
-        r"""$\hat Q$, in at least float32, and 0 for padded tokens."""
-        return self._query
-
-    @property
-    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
-        r"""$\hat K$, likewise."""
-        return self._key
-
-    @property
-    def block_matrix(self) -> Float[Tensor, "heads k k"]:
-        """S."""
-        return self._block
+        self.block_matrix: Tensor = block.expand(heads, -1, -1)
 
     @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
-        return self._block.shape[-1]
+        return self.block_matrix.shape[-1]
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
         r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair, in O(n k²)."""
-        with full_precision(self._query):
-            return self.query_membership @ self.block_matrix
+        query, block = self.query_membership, self.block_matrix
+        with full_precision(query):
+            return query @ block
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²).
 
         If the model is causal, $\sum_i \hat Q_i\, S\, \sum_{j \le i} \hat K_j^\top$, by prefix sums.
         """
-        with full_precision(self._query):
+        query, key = self.query_membership, self.key_membership
+        with full_precision(query):
             if self.causal:
-                seen = self.key_membership.cumsum(2)[:, :, self.offset :]
-                return (self.query_rates * seen).sum((2, 3))
-            query, key = self.query_membership.sum(2, keepdim=True), self.key_membership.sum(2)
-            return (query @ self.block_matrix @ key[..., None]).flatten(1)
+                return (self.query_rates * key.cumsum(2)[:, :, self.offset :]).sum((2, 3))
+            return (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """The rates of given edges, without exploration, in EdgeList order. O(n k² + edges · k)."""

@@ -35,11 +35,11 @@ def sample_exact(
     query_mask, key_mask, causal = block_model.masks
     rest = seed, first_example, reach_of(window), causal
     if isinstance(block_model, CrossedModel):
-        found = draw_crossed(*(x.detach() for x in block_model.factors), query_mask, key_mask, exploration, *rest)
+        factors = (x.detach() for x in block_model.factors)
+        row_ptr, keys = draw_crossed(*factors, query_mask, key_mask, exploration, *rest)
     else:
         query, key = (x.detach() for x in block_model.rate_factors(exploration))
-        found = draw_exact(query, key, query_mask, key_mask, block_model.link == "poisson", *rest)
-    row_ptr, keys = found
+        row_ptr, keys = draw_exact(query, key, query_mask, key_mask, block_model.link == "poisson", *rest)
     return EdgeList(row_ptr, keys, block_model.shape, *block_model.masks)
 
 

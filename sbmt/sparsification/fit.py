@@ -6,12 +6,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import cos, inf, pi
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sbmt.attention.inputs import Heads
 from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, is_number
@@ -144,20 +145,6 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
         means = mass / n_queries, density / n_queries
         report[name] = MaskQuality(*means, error, effective / n_queries, attended / n_queries)
     return MaskReport(report)
-
-
-class Heads(NamedTuple):
-    """The inputs of an attention: query, key, value ``(batch, heads, n, d)``, and masks ``(batch, n)`` or None."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    query_mask: Tensor | None = None
-    key_mask: Tensor | None = None
-
-    def attend(self, attention: nn.Module) -> AttentionOutput:
-        """The output of an attention for these inputs."""
-        return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
 
 
 def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:

@@ -1,6 +1,5 @@
 """Fitted masks in models of Hugging Face Transformers, as the attention implementation ``"sbmt"``."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -126,19 +125,13 @@ def attend(
 
 
 def real_tokens(
-    *_: Any,
-    q_length: int,
-    kv_length: int,
-    q_offset: Any = 0,
-    mask_function: Callable[..., Any],
-    attention_mask: Tensor | None = None,
-    config: Any = None,
-    **__: Any,
+    *_: Any, q_length: int, kv_length: int, mask_function: Any, attention_mask: Tensor | None = None, **named: Any
 ) -> Tensor | None:
     """The mask of real tokens, bool ``(batch, n_keys)``, or None; SbmtError if the model needs another mask."""
     from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
-    causal = (getattr(config, "sbmt", None) or {}).get("causal", False)
+    q_offset, settings = named.get("q_offset", 0), getattr(named.get("config"), "sbmt", None) or {}
+    causal = settings.get("causal", False)
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
         wanted = "in causal order" if causal else "of padding alone"
         raise SbmtError(f"the model must request a mask {wanted}, got another pattern: sampled masks do not support it")

@@ -8,7 +8,6 @@ place only with gradients.
 **Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
 features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition;
 for Reformer r rounds of hashing with s chunks of c tokens, N = c·s; for Nyströmformer i steps of the pseudo-inverse.
-Sizes of linear layers are numbers.
 """
 
 from collections.abc import Mapping
@@ -107,9 +106,8 @@ def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
 
 def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
     """The block model and the draw, without repeated draws; memberships are computed for each ``per``."""
-    rates = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}
-    every_pair = {"sampling: every pair": "2·b·h·n²·k"}
-    samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | every_pair}
+    rates, pairs = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}, {"sampling: every pair": "2·b·h·n²·k"}
+    samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | pairs}
     steps = {
         "memberships: MLP of Q and K": f"8·{per}·n·d²",
         "memberships: products with C": f"4·{per}·n·k·d",

@@ -121,9 +121,7 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
     """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²); the int64 tensors broadcast.
 
     ``example`` is numbered within the whole batch, ``row`` is a query's number, and ``block`` is a position in the
-    stream in units of four words, all below 2³²; ``head`` is below 2²⁸.
-
-    Cost: about 120 elementwise operations per four words, in passes that fit into the cache.
+    stream in units of four words, all below 2³²; ``head`` is below 2²⁸. Cost: about 120 elementwise operations each.
     """
     shape = torch.broadcast_shapes(example.shape, head.shape, row.shape, block.shape)
     head = head + (int(purpose) * MAX_HEADS)

@@ -38,8 +38,6 @@ class AttentionOutput(_Output):
             likelihood (:mod:`sbmt.block_model.fit`); 0 for all others, and where gradients are off.
     """
 
-    __slots__ = ()
-
     def __new__(
         cls,
         values: Float[Tensor, "batch heads n_queries d"],

@@ -3,7 +3,6 @@
 :func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,22 +11,13 @@ from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
-from sbmt.attention.slots import attend_in_slots
+from sbmt.attention.slots import attend_by_messages, attend_in_slots
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, number_examples, to_uniform
 from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import check_as_many_keys
 from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
 from sbmt.types import accumulator, check_floating, check_untransformed
-
-Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], Attended]
-
-
-def _attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Imports PyTorch Geometric only when it is needed, since that takes longer than importing torch."""
-    from sbmt.attention.message_passing import attend_by_messages
-
-    return attend_by_messages(query, key, value, edges, terms)
 
 
 def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
@@ -45,12 +35,7 @@ def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, t
     return out.to(value.dtype), weights
 
 
-BACKENDS: dict[str, Attend] = {
-    "dense": attend_dense,
-    "pyg": _attend_by_messages,
-    "cpu": attend_by_rows,
-    "gpu": attend_in_slots,
-}
+BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_by_rows, "gpu": attend_in_slots}
 DENSE_ABOVE = 1 / 16
 """The density from which visiting every pair is faster, on GPUs and wherever loops cannot be compiled."""
 DENSE_CELLS = 1 << 28

@@ -10,6 +10,13 @@ from sbmt.types import accumulator
 MOST_PADDING = 8  # slots per edge; with more slots than that, message passing takes less memory
 
 
+def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
+    """Imports PyTorch Geometric only when it is needed, since that takes longer than importing torch."""
+    from sbmt.attention import message_passing
+
+    return message_passing.attend_by_messages(query, key, value, edges, terms)
+
+
 def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Masked softmax attention over the slots of each row; see :func:`sbmt.edge_attention`.
 
@@ -18,8 +25,6 @@ def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, 
     degrees = edges.degrees()
     n_slots = max(1, int(degrees.max()))
     if n_slots * degrees.numel() > MOST_PADDING * (edges.n_edges + degrees.numel()):
-        from sbmt.attention.message_passing import attend_by_messages
-
         return attend_by_messages(query, key, value, edges, terms)
     is_edge = torch.arange(n_slots, device=query.device) < degrees[:, None]  # rows slots
 

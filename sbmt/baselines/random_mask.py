@@ -18,8 +18,7 @@ from sbmt.types import AttentionOutput
 class RandomMaskAttention(Baseline):
     """Attention under a random mask, drawn for each call, whose edges all have the same probability.
 
-    Nothing about the mask is learned, nor does it depend on the input: it is drawn from a block model with a single
-    cluster. With ``mask_density=0`` and a ``window`` this is attention in a fixed window.
+    The mask is not learned: its block model has a single cluster. With ``mask_density=0`` it is only the ``window``.
 
     Args:
         mask_density: Edge probability in [0, 1], for pairs outside the window if there is one.

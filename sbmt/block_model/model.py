@@ -16,8 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import TokenPairs, check_causal, check_mask, zero_padding
-from sbmt.kernels.operators import can_run_on
-from sbmt.kernels.operators import edge_dot as edge_dot_by_kernel
+from sbmt.kernels import operators
 from sbmt.types import check_floating, check_untransformed, full_precision, is_traced
 
 Link = Literal["bilinear", "poisson"]
@@ -88,8 +87,8 @@ def edge_dot(
     query: Float[Tensor, "batch heads n_queries width"], key: Float[Tensor, "batch heads n_keys width"], edges: EdgeList
 ) -> Float[Tensor, " n_edges"]:
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order. Cost: O(edges · width)."""
-    if can_run_on(query.device):
-        return edge_dot_by_kernel(query, key, edges.row_ptr, edges.keys)
+    if operators.can_run_on(query.device):
+        return operators.edge_dot(query, key, edges.row_ptr, edges.keys)
     if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than one row per edge
         return (query @ key.mT).flatten()[edges.cells()]
     return (query.flatten(0, 2)[edges.rows()] * key.flatten(0, 2)[edges.key_rows()]).sum(-1)

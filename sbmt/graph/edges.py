@@ -182,8 +182,7 @@ class EdgeList(TokenPairs):
     def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
         """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
 
-        Row 0 holds sources: keys, numbered over (example, head, key). Row 1 holds targets: queries, numbered over
-        (example, head, query).
+        Row 0 holds the sources (keys, numbered over example, head and key), row 1 the targets (queries, likewise).
         """
         return torch.stack([self.key_rows(), self.rows()])
 

@@ -41,10 +41,7 @@ def all_pairs(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Every real query attends to every real key: full attention as an edge list, in O(n²) time and memory per graph.
-
-    The arguments are those of an :class:`~sbmt.EdgeList`, with masks on ``device``.
-    """
+    """Every real query attends to every real key, in O(n²) per graph; arguments as for :func:`sliding_window`."""
     check_shape(shape)
     pairs = torch.ones(shape, dtype=torch.bool, device=device)
     if causal:

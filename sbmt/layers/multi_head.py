@@ -48,8 +48,7 @@ class MultiHeadAttention(nn.Module):
         (torch.Size([3, 5, 16]), torch.Size([3, 2]))
     """
 
-    # PyTorch's encoder layers read both. The second makes them call forward(), since their fused path would use the
-    # projections to attend to all pairs.
+    # PyTorch's encoder layers read both; the second keeps them from their fused path, which attends to all pairs.
     batch_first = True
     _qkv_same_embed_dim = False
 

@@ -22,13 +22,11 @@ def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axe
         x: Vectors at positions first, first + 1, … along the second to last axis; d is even.
         first: Position of the first vector.
 
-    Angles are at least float32, even under autocast, since 16 bits cannot represent large positions.
-
     Cost: O(n · d) for each head.
     Source: Su, Lu, Pan, Murtadha, Wen and Liu (2021), "RoFormer: Enhanced Transformer with Rotary Position Embedding".
     """
     n, d = x.shape[-2:]
-    dtype = torch.promote_types(x.dtype, torch.float32)
+    dtype = torch.promote_types(x.dtype, torch.float32)  # 16 bits cannot represent large positions
     exponent = torch.arange(0, d, 2, dtype=dtype, device=x.device) / d
     angle = torch.arange(first, first + n, dtype=dtype, device=x.device)[:, None] * BASE**-exponent  # n d/2
     cosine, sine = angle.cos(), angle.sin()

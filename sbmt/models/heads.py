@@ -23,10 +23,7 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """A model of an encoder and a head that reads the mean over real tokens; some heads read single tokens instead.
-
-    With ``has_single_ids``, each token must be a single id.
-    """
+    """An encoder and a head, here on the mean over real tokens; with ``has_single_ids``, a token must be one id."""
 
     head: nn.Module
     is_padded_mean = False

@@ -102,6 +102,3 @@ def draw_edges(
 def law_of(sampler: str, link: Link) -> Link:
     """The link whose probabilities a sampler draws with, given the block model's link."""
     return SAMPLERS[sampler].law or link
-
-
-__all__ = ["SAMPLERS", "Sampler", "sample_edges"]

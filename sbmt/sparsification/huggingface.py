@@ -48,9 +48,8 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         name, config = type(module).__name__, getattr(module, "config", None)
         is_decoder = getattr(module, "is_decoder", getattr(config, "is_decoder", False))
         if "Cross" in name or getattr(module, "is_cross_attention", False) or (is_decoder and not settings["causal"]):
-            raise SbmtError(
-                f"a mask cannot replace {name}, which attends to another sequence: sparsify only the encoder"
-            )
+            do = "sparsify only the encoder"
+            raise SbmtError(f"a mask cannot replace {name}, which attends to another sequence: {do}")
         if getattr(module, "sliding_window", None) is not None:
             raise SbmtError("attention without a window", f"{name} with one", "do not convert it: it is already sparse")
         d_head = _number(module, "head_dim", "attention_head_size")

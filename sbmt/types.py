@@ -84,7 +84,7 @@ def shapes_alone(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -
     Gradients of an empty batch are zeros. Raises SbmtError inside ``torch.export``, which would fix the seed.
     """
     if torch.compiler.is_exporting():
-        raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
+        raise SbmtError("torch.export would store a fixed mask: export the rest of the model, or use torch.compile")
     if len(query) and (torch.compiler.is_compiling() or not is_fake(query)):
         return None
     values, nothing = query @ (key.mT @ value), query.new_zeros(query.shape[:2], dtype=torch.float32)

@@ -61,7 +61,7 @@ class EdgeList(TokenPairs):
             raise SbmtError(f"row_ptr on {keys.device}, as the keys", row_ptr.device, "move one of them")
         if row_ptr.shape != (prod(self.shape[:3]) + 1,):
             expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
-            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one more at the end")
+            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one at the end")
         if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
@@ -83,7 +83,7 @@ class EdgeList(TokenPairs):
         rows = self.rows()
         if int(self.keys.min()) < 0 or int(self.keys.max()) >= n_keys:
             got = f"keys from {int(self.keys.min())} to {int(self.keys.max())}"
-            raise SbmtError(f"keys in [0, {n_keys})", got, "number keys within their head")
+            raise SbmtError(f"keys in [0, {n_keys})", got, "number the keys of each head from 0")
         if bool((is_unsorted := (self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
             got = f"others in row {int(rows[1:][is_unsorted][0])}"
             raise SbmtError("strictly ascending keys in every row", got, "sort the row and drop repeated keys")
@@ -207,7 +207,7 @@ class EdgeList(TokenPairs):
             mine, theirs = getattr(self, name), getattr(other, name)
             is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} on both sides", "two that differ", "unite masks of the same tokens")
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "combine masks of the same tokens")
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
@@ -266,7 +266,7 @@ class EdgeList(TokenPairs):
 def check_window(window: int) -> None:
     """Raises SbmtError unless the window is an integer ≥ 0."""
     if not is_integer(window) or window < 0:
-        raise SbmtError("an integer window ≥ 0", describe(window), "w attends w / 2 tokens to either side")
+        raise SbmtError("an integer window ≥ 0", describe(window), "it reaches window / 2 tokens to either side")
 
 
 def reach_of(window: int | None) -> int:

@@ -25,7 +25,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with the padding's")
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with its id")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:
@@ -38,16 +38,16 @@ def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
         got = f"{n_queries} queries and {n_keys} keys"
-        raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
+        raise SbmtError("as many queries as keys", got, "self-loops and windows join tokens with themselves")
 
 
 def check_causal(shape: Shape, causal: bool) -> None:
     """Raises SbmtError unless ``causal`` is a bool, and a causal mask has at least as many keys as queries."""
     if not isinstance(causal, bool):
-        raise SbmtError("causal as True or False", describe(causal), "True lets no query read a later key")
+        raise SbmtError("causal as True or False", describe(causal), "True hides later keys from a query")
     if causal and shape[2] > shape[3]:
         got = f"{shape[2]} queries and {shape[3]} keys"
-        raise SbmtError("at least as many keys as queries with causal=True", got, "give each query's own key, too")
+        raise SbmtError("at least as many keys as queries with causal=True", got, "include the key of each query")
 
 
 def count_pairs(

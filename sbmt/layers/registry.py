@@ -81,7 +81,7 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise SbmtError(f"the name of the attention must consist of letters, digits and _, got {name!r}")
     if name in RESERVED:
-        raise SbmtError(f"the library has the attention {name!r} already: take another name")
+        raise SbmtError(f"the library already has an attention {name!r}: choose a different name")
     ATTENTIONS[name] = attention
 
 
@@ -130,7 +130,7 @@ def make_options(name: str, values: Mapping[str, Any]) -> Any:
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:
         expected = f"options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
-        raise SbmtError(expected, ", ".join(unknown), "leave it out, or take another attention")
+        raise SbmtError(expected, ", ".join(unknown), "leave it out, or choose a different attention")
     for each, value in given.items():
         if allowed[each]:
             choose(each, value, dict.fromkeys(allowed[each]))

@@ -132,7 +132,7 @@ class SBMAttention(nn.Module):
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # of C, for each head
         if is_crossed and link != "poisson":
-            raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "name that link too")
+            raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "set the link too")
         if is_crossed and n_rows > MOST_PARTS:
             raise SbmtError(f"at most {MOST_PARTS} parts of all partitions", n_rows, "take fewer clusters")
         if n_groups > 1 and not is_crossed:

@@ -247,7 +247,7 @@ class CausalLM(TokenHead):
         is_left = (mask[:, 1:] >= mask[:, :-1]).all(1) & (n_real > 0)
         if not bool(is_left.all()):
             row = int((~is_left).nonzero()[0])
-            raise SbmtError("mask of real tokens up to the last", f"another in row {row}", "pad sequences before")
+            raise SbmtError("padding on the left only", f"padding elsewhere in row {row}", "pad sequences on the left")
         found = torch.cat([tokens, tokens.new_zeros(len(tokens), n_new)], 1)
         for n in n_real.unique().tolist():
             rows = n_real == n

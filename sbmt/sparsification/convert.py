@@ -70,7 +70,7 @@ def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
     layers = {name: module for name, module in model.named_modules() if isinstance(module, SBMAttention)}
     found = {name: layer for name, layer in layers.items() if layer.learning == "likelihood"}
     if not found:
-        raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "make one: sbmt.sparsify")
+        raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "call sbmt.sparsify first")
     return found
 
 
@@ -89,7 +89,7 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
     """A fitted mask with the same projections."""
     if theirs.bias_k is not None or theirs.add_zero_attn or not theirs._qkv_same_embed_dim:
         expected = "torch.nn.MultiheadAttention without add_bias_kv, add_zero_attn, kdim and vdim"
-        raise SbmtError(expected, f"one with them in {place}", "leave its layer as it is")
+        raise SbmtError(expected, f"{place} with some of them", "exclude its layer")
     kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
     first, has_bias = next(theirs.parameters()), theirs.in_proj_bias is not None
     sizes = theirs.embed_dim, theirs.num_heads, theirs.dropout, has_bias
@@ -97,7 +97,7 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
     projections = {name for name, _ in ours.named_parameters() if not name.startswith("attention.")}
     if others := projections ^ theirs.state_dict().keys():
         do = "merge adapters, and remove parametrizations and pruning"
-        raise SbmtError("projections with plain weights", f"others ({min(others)}) in {place}", do)
+        raise SbmtError("projections with plain weights", f"{min(others)} in {place}", do)
     for name in projections:  # the same parameters, which may be frozen or tied
         owner, _, last = name.rpartition(".")
         setattr(ours.get_submodule(owner), last, theirs.get_parameter(name))

@@ -33,7 +33,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if not isinstance(value, (str, int, float, type(None))):
             do = "pass a number or a string: save_pretrained writes it to config.json"
-            raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do)
+            raise SbmtError(f"{name} of a type that JSON has", f"a {type(value).__name__}", do)
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
     modules = attention_modules(model)
@@ -74,7 +74,7 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
     def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are loaded
         model_class.__init__(self, config, *rest, **named)
         if getattr(config, "sbmt", None) is None:
-            raise SbmtError(f"a sparsified model in {folder}", "one without masks", "make one: sbmt.sparsify")
+            raise SbmtError(f"a sparsified model in {folder}", "one without masks", "create one with sbmt.sparsify")
         attach(self, config.sbmt)
 
     named_alike = {"__init__": build, "__module__": model_class.__module__}  # weights are named after the class
@@ -109,7 +109,7 @@ def attend(
         raise SbmtError(f"{name} got an is_causal that differs from its mask, which is {is_it}: omit it")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
         do = "do not convert this model: sampled masks only support scores of queries and keys"
-        raise SbmtError("attention by queries and keys", f"{changes[0]} from {name}, too", do)
+        raise SbmtError("attention by queries and keys alone", f"{changes[0]} from {name}", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         expected = "an attention mask (batch, n) that marks padding"
         raise SbmtError(expected, describe(attention_mask), "do not pass masks of pairs")
@@ -133,7 +133,7 @@ def real_tokens(
     causal = settings.get("causal", False)
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
         wanted = "in causal order" if causal else "of padding alone"
-        raise SbmtError(f"the model must request a mask {wanted}, got another pattern: sampled masks do not support it")
+        raise SbmtError(f"the model must request a mask {wanted}, got a different one: sampled masks do not support it")
     if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
         raise SbmtError("the cache must contain only the tokens so far: do not use static caches")
     return None if attention_mask is None else attention_mask.bool()
@@ -144,4 +144,4 @@ def _number(module: nn.Module, *names: str) -> int:
         for owner in (module, getattr(module, "config", None)):
             if isinstance(number := getattr(owner, name, None), int):
                 return number
-    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")
+    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report this as a bug")

@@ -66,7 +66,7 @@ class NystromAttention(Baseline):
     full attention.
 
     Args:
-        n_landmarks: Largest number of landmarks, at least 1; each of fewer real tokens has its own.
+        n_landmarks: Largest number of landmarks, at least 1; with fewer real tokens, each is a landmark.
         n_iterations: Steps of the pseudo-inverse, at least 1.
         dropout: On the softmax of queries over landmarks. It takes one int64 from ``generator``; nothing else does.
 

@@ -60,7 +60,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         for name, child in parent._modules.items():  # named_children() would skip repeated modules
             if child in replacements:
                 parent._modules[name] = replacements[child]
-        if isinstance(parent, nn.TransformerEncoder):  # its nested tensors have no masked attention
+        if isinstance(parent, nn.TransformerEncoder):  # attentions inside cannot read nested tensors
             parent.use_nested_tensor = False
     return holder["model"]  # type: ignore[return-value]
 

@@ -37,8 +37,7 @@ class ExtraKeys:
     """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n where a constant adds δ · n².
 
     Attributes:
-        per_query: Expected number of extra keys per query, > 0. Padded keys count among the n_keys, but are never
-            drawn. The paper's δ is constant.
+        per_query: Expected number of extra keys per query, > 0. Padded keys count in n_keys, but are never drawn.
     """
 
     per_query: int | float
@@ -63,9 +62,8 @@ def check_exploration(exploration: float) -> None:
 def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$1 + p - \mathrm{sg}(p)$: exactly one in the forward pass, the identity in $p$ in the backward pass.
 
-    The score of a sampled edge is multiplied by this gate. That leaves the value unchanged, and passes the gradient
-    of the loss with respect to the gate on to the edge's probability:
-    $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
+    Multiplying the score of a sampled edge by this gate keeps its value, and passes the loss's gradient on to the
+    edge's probability: $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
 
     Args:
         probability: Edge probabilities *without* exploration and without the clamp to 1.
@@ -117,9 +115,8 @@ class BlockModel(TokenPairs):
             not change. If there are fewer queries than keys, the queries are the last tokens: query i is at position
             i + n_keys - n_queries.
 
-    Leading dimensions of size 1 broadcast. 16-bit input is converted to float32; float64 stays float64. Entries outside
-    [0, 1] by at most 1e-6 are taken for rounding errors and clamped; memberships of padded tokens are set to 0. The
-    results are attributes of the same names.
+    Leading dimensions of size 1 broadcast. The attributes of these names are float32, or float64 as given, and 0 for
+    padded tokens; entries outside [0, 1] by at most 1e-6 are taken for rounding errors and clamped.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
@@ -168,7 +165,14 @@ class BlockModel(TokenPairs):
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
-        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair, in O(n k²)."""
+        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair; reused without gradients."""
+        return self._multiply() if torch.is_grad_enabled() else self._known_rates
+
+    @cached_property
+    def _known_rates(self) -> Tensor:
+        return self._multiply()
+
+    def _multiply(self) -> Tensor:
         query, block = self.query_membership, self.block_matrix
         with full_precision(query):
             return query @ block
@@ -226,8 +230,7 @@ class BlockModel(TokenPairs):
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
         """The :func:`straight_through_gate` of given edges.
 
-        p is not clamped to 1 here: with the clamp's gradient of zero, an edge of probability 1 could never become less
-        likely.
+        p is not clamped here: with the clamp's gradient of zero, edges of probability 1 could never become less likely.
         """
         rate = self.edge_rate(edges)
         return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))
@@ -281,9 +284,9 @@ class BlockModel(TokenPairs):
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
-    An edge that is drawn with probability p, exploration included, then stands for 1/p pairs. The numerator and
-    denominator of the softmax over drawn edges are thus unbiased estimates of those over all pairs, if p is at least
-    :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. The bias has no gradient. Not in the paper.
+    With p the probability of a draw, exploration included, or 1 for certain edges, numerator and denominator of the
+    softmax over drawn edges are unbiased estimates of those over all pairs, if p ≥ :data:`SMALLEST_PROBABILITY`. The
+    bias has no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 

@@ -37,6 +37,7 @@ SAMPLERS = {
     "bernoulli": Sampler(sample_bernoulli),
 }
 """Samplers by name; to add yours, add an entry before you build a layer with it."""
+RESERVED = frozenset(SAMPLERS)
 
 
 def sample_edges(
@@ -67,8 +68,7 @@ def sample_edges(
             seed with ``first_example`` 0 and 4.
 
     Raises:
-        SbmtError: If this is no block model, the sampler is unknown, δ is outside [0, 1), or ``first_example`` is
-            negative or beyond 2³².
+        SbmtError: On anything but a block model, an unknown sampler, or δ or ``first_example`` out of range.
 
     Paper: equation 8; ``fastrg`` is its Algorithm 1, and records how often each edge was drawn.
 

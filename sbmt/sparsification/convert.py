@@ -14,8 +14,7 @@ from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
 DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
-"""How the masks of :func:`sparsify` differ from the preset ``fitted``: the network was trained with neither a sink nor
-certain self-loops."""
+"""How :func:`sparsify` differs from the preset ``fitted``: networks were trained without a sink or self-loops."""
 FULL = FullAttention, nn.MultiheadAttention  # the classes that masks replace
 
 

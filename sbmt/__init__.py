@@ -1,6 +1,6 @@
 """SBM-Transformer: attention along edges sampled from a block model that the network infers itself."""
 
-import sbmt.interrupt  # noqa: F401 - first: the others take seconds
+import sbmt.interrupt  # noqa: F401 - first, since the others take seconds
 
 # isort: split
 from importlib import import_module
@@ -26,41 +26,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AttentionOutput",
-    "BlockModel",
-    "CausalLM",
-    "DualEncoder",
-    "EdgeAttention",
-    "EdgeList",
-    "Encoder",
-    "ExtraKeys",
-    "MaskedLM",
-    "MultiHeadAttention",
-    "SBMAttention",
-    "SbmtError",
-    "SentenceClassifier",
-    "SequenceClassifier",
-    "TokenTagger",
-    "auxiliary_loss",
-    "available_backends",
-    "build_attention",
-    "density_penalty",
-    "edge_attention",
-    "fit_block_models",
-    "sample_edges",
-    "sampled_density",
-    "sbm_attention",
-    "sparsify",
-    "straight_through_gate",
-]
+__all__ = ["AttentionOutput", "BlockModel", "CausalLM", "DualEncoder", "EdgeAttention", "EdgeList", "Encoder"]
+__all__ += ["ExtraKeys", "MaskedLM", "MultiHeadAttention", "SBMAttention", "SbmtError", "SentenceClassifier"]
+__all__ += ["SequenceClassifier", "TokenTagger", "auxiliary_loss", "available_backends", "build_attention"]
+__all__ += ["density_penalty", "edge_attention", "fit_block_models", "sample_edges", "sampled_density"]
+__all__ += ["sbm_attention", "sparsify", "straight_through_gate"]
 
 _ON_DEMAND = ("cost", "experiments", "testing")
 
-if not TYPE_CHECKING:  # a type checker would take every misspelt name for a module
+if not TYPE_CHECKING:  # or a type checker would accept any misspelt name
 
     def __getattr__(name: str) -> ModuleType | type:
-        """Imports ``sbmt.testing`` and the like when they are first asked for, so that ``import sbmt`` stays light."""
+        """Imports ``sbmt.testing`` and the like when they are first used, so that ``import sbmt`` is fast."""
         if name == "EdgeAttention":
             return import_module("sbmt.attention.message_passing").EdgeAttention
         if name in _ON_DEMAND:

@@ -1,4 +1,4 @@
-"""How a command ends: after a mistake, Ctrl-C or SIGTERM it prints one line instead of a traceback."""
+"""Runs a command, which after a mistake, Ctrl-C or SIGTERM prints one line instead of a traceback."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ TERMINATED = 143  # 128 plus the number of the signal, as shells report it
 
 
 def run_command(app: Callable[[], Any], name: str) -> None:
-    """Calls a Typer application, and prints one line, which begins with ``name``, if it fails or is stopped.
+    """Calls a Typer application; if it fails or is stopped, prints one line that begins with ``name``.
 
-    Exit codes: 2 after a mistake, or when files cannot be read or written; 130 after Ctrl-C; 143 after SIGTERM, which
-    is handled like Ctrl-C, so that no file is left half-written.
+    The exit code is 2 after a mistake or a failure to read or write a file, 130 after Ctrl-C, and 143 after SIGTERM,
+    which unwinds like Ctrl-C, so that no file is left half-written.
     """
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if is_own_process := signal.getsignal(signal.SIGINT) is leave_at_once:
@@ -28,7 +28,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         app()
     except SbmtError as error:
         _end(name, error, 2)
-    except BrokenPipeError:  # whoever read our output, such as head, has left
+    except BrokenPipeError:  # the program that read our output, such as head, has ended
         _discard_output()
         sys.exit(0)
     except OSError as error:  # among them a full disk behind a redirected stdout
@@ -44,19 +44,19 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         _end(name, "stopped", code)
     finally:
         signal.signal(signal.SIGTERM, before)
-        if is_own_process:  # a second Ctrl-C while Python cleans up does not change the exit code
+        if is_own_process:  # so that a second Ctrl-C during cleanup does not change the exit code
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _check_date() -> None:
-    """NumPy and matplotlib read this variable, and fail on anything but seconds before the year 10000."""
+    """NumPy and matplotlib fail unless this variable, if it is set, is a number of seconds before the year 10000."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "0")
     if not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
         raise SbmtError(f"SOURCE_DATE_EPOCH in the environment must be a number of seconds, got {epoch!r}: unset it")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; torch raises it as a RuntimeError, recognisable only by its text."""
+    """Whether memory ran out; torch then raises a RuntimeError that only its text distinguishes from others."""
     words = "can't allocate memory", "out of memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
@@ -67,7 +67,7 @@ def _end(name: str, words: object, code: int) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Drops what stdout cannot print: Python would try again at exit, and end with a code of its own."""
+    """Drops buffered output that cannot be written; at exit Python would try again and change the exit code."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,14 +1,13 @@
-"""How many operations the matrix products of a forward pass take, and which steps take them.
+"""The number of operations in the matrix products of a forward pass, step by step.
 
 **Convention.** A multiply-add counts as 2, as in ``torch.utils.flop_counter``; the paper does not say what it counts.
-Softmaxes, random draws, sorting and embedding look-ups are no products. The forward pass is that of eval mode without
-gradients, on sequences without padding, with as many keys as queries; a fit by likelihood is counted, although it takes
-place only where gradients are on.
+Softmaxes, random draws, sorting and embedding look-ups do not count. The forward pass is that of eval mode without
+gradients, on sequences without padding, with as many keys as queries; a fit by likelihood counts, although it takes
+place only with gradients.
 
 **Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
 features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition;
 for Reformer r rounds of hashing with s chunks of c tokens, N = c·s; for Nyströmformer i steps of the pseudo-inverse.
-Sizes of linear layers are written as numbers.
 """
 
 from collections.abc import Mapping
@@ -23,11 +22,11 @@ from sbmt.layers import MultiHeadAttention, SBMAttention
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 
 Steps = dict[str, str]
-"""Names of a module's steps, and formulas of their operations."""
+"""A module's steps by name, each with a formula for its operations."""
 
 
 class OperationRow(NamedTuple):
-    """One step of the module at a path: its formula, and its value. Projections are no part of the attention."""
+    """A step of the module at a path, with its formula and value. Projections do not belong to the attention."""
 
     module: str
     part: str
@@ -37,27 +36,22 @@ class OperationRow(NamedTuple):
 
 
 class OperationCount(NamedTuple):
-    """The operations of a model, row by row, and their sum."""
+    """The operations of a model, step by step, and their sum."""
 
     rows: tuple[OperationRow, ...]
 
     @property
     def n_flops(self) -> int:
-        """Operations in matrix products, a multiply-add as 2."""
+        """The number of operations in matrix products."""
         return sum(row.n_flops for row in self.rows)
 
     def attention(self) -> "OperationCount":
-        """The attentions alone, without projections, MLPs and norms."""
+        """The operations of the attentions, without projections and MLPs."""
         return OperationCount(tuple(row for row in self.rows if row.is_attention))
 
 
 def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
-    """The value of a sum of products, each of whole numbers and single letters, all of which have a size.
-
-    Example:
-        >>> evaluate("8·n·d² + 4·n·k·d", {"n": 10, "k": 3, "d": 2})
-        560
-    """
+    """The value of a sum of products of numbers and letters such as "8·n·d² + 4·n·k·d", given the letters' sizes."""
 
     def value(factor: str) -> int:
         base = factor.rstrip("²³⁴")
@@ -80,16 +74,16 @@ FORMULAS: dict[str, Steps] = {
     "reformer": {"hashing": "2·b·h·r·N·s·d", "attention in chunks": "8·b·h·r·N·c·d"},
     "random_mask": {"draw from a single cluster": "2·b·h·n + 4·b·h"},
 }
-"""The steps of attentions by name, without edges; drawing features, once, is no part of a forward pass."""
+"""The steps of attentions by name, except those along edges. Drawing features is not part of a forward pass."""
 
 LETTERS = {"n_heads": "h", "d_head": "d", "n_clusters": "k", "n_features": "k", "n_projected": "k"}
 LETTERS |= {"n_landmarks": "k", "n_iterations": "i", "n_hashes": "r", "n_chunk": "c"}
-"""What an attention's attributes are called in formulas."""
+"""The letters of an attention's attributes in formulas."""
 NAMES = {ATTENTIONS[name]: name for name in RESERVED}
 
 
 def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
-    """The steps of an attention, and numbers for the letters in their formulas other than b, n and m."""
+    """The steps of an attention, and the sizes of the letters in their formulas other than b, n and m."""
     name = NAMES[type(layer)]
     sizes = {letter: getattr(layer, size) for size, letter in LETTERS.items() if hasattr(layer, size)}
     steps = FORMULAS.get(name, {})
@@ -102,7 +96,7 @@ def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
     elif isinstance(layer, SBMAttention):
         is_crossed = layer.membership == "crossed"
         sizes |= {"g": layer.n_groups, "s": layer.clusters.shape[1] // (2 * layer.n_groups)}
-        per = "h" if name == "sbm_static" else "b·h"  # positions are the same in all examples
+        per = "h" if name == "sbm_static" else "b·h"  # all examples share the memberships of positions
         steps = _crossed_steps(layer) if is_crossed else _sbm_steps(layer, per)
     if hasattr(layer, "backend"):  # the dense one visits all pairs; "auto" is counted as edges
         pairs, pair = ("b·h·n²", "pair") if layer.backend == "dense" else ("m", "edge")
@@ -111,13 +105,9 @@ def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
 
 
 def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
-    """The block model and the draw; memberships are computed per example and head, or per head.
-
-    Repeated draws, and the products that settle an edge in doubt, are not counted.
-    """
-    rates = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}
-    every_pair = {"sampling: every pair": "2·b·h·n²·k"}
-    samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | every_pair}
+    """The block model and the draw, without repeated draws; memberships are computed for each ``per``."""
+    rates, pairs = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}, {"sampling: every pair": "2·b·h·n²·k"}
+    samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | pairs}
     steps = {
         "memberships: MLP of Q and K": f"8·{per}·n·d²",
         "memberships: products with C": f"4·{per}·n·k·d",
@@ -133,7 +123,7 @@ def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
 
 
 def _crossed_steps(layer: SBMAttention) -> Steps:
-    """The same with crossed memberships, drawn by the exact sampler."""
+    """The same for crossed memberships and the exact sampler."""
     choose("sampler whose cost is known with crossed memberships", layer.sampler, {"exact": None})
     return {
         "memberships: linear map of Q and K": "4·b·h·n·d²",
@@ -148,11 +138,11 @@ def _crossed_steps(layer: SBMAttention) -> Steps:
 AROUND = {models.EncoderBlock: ("mlp", "b·n"), models.Encoder: ("token_embedding", "b·n")}
 AROUND |= {models.TokenTagger: ("head", "b·n"), models.DualEncoder: ("head", "b")}
 AROUND |= {models.SequenceClassifier: ("head", "b"), models.SentenceClassifier: ("head", "b")}
-"""By class: the attribute with its linear layers, and how many vectors they read."""
+"""By class: the attribute with its linear layers, and the number of vectors that they map."""
 
 
 def _steps_around(module: Any) -> Steps | None:
-    """What a model, a block or projections do around the attentions inside; None for any other module."""
+    """The steps of a model, a block or projections around the attention inside; None for other modules."""
     kind, d = type(module), getattr(getattr(module, "encoder", None), "d_model", None)
     if kind is MultiHeadAttention:
         return {"projections": f"8·b·n·{module.embed_dim}²"}
@@ -172,7 +162,7 @@ def _is_known(module: nn.Module) -> bool:
 
 
 def uncounted(model: nn.Module) -> dict[str, str]:
-    """Attentions in a model whose cost is not known, by path: they must not come out as free."""
+    """The attentions of a model whose cost is not known, by path."""
     inside = {path: module for path, module in model.named_modules() if path.endswith("attention")}
     return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 
@@ -183,10 +173,10 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
     Args:
         model: A model, block or attention of the library.
         n: Tokens per sequence.
-        density: Share of the pairs that are edges of the masks, in [0, 1]; required where a mask is drawn.
+        density: Share of the pairs that are edges, in [0, 1]; required if masks are drawn.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
-    SbmtError on an unknown model, an attention that is not counted, or a density that is missing or out of range.
+    SbmtError on an unknown model or attention, or a density that is missing or out of range.
 
     Example:
         >>> from sbmt import build_attention
@@ -211,7 +201,7 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
             if density is None and any("m" in formula for formula in steps.values()):
                 raise SbmtError("the model draws masks: give density=, the share of the pairs that are edges")
         else:
-            steps = _steps_around(module) or {}  # none: counted with the module around it
+            steps = _steps_around(module) or {}  # none if the module around it counts them
         for name, formula in steps.items():
             rows.append(OperationRow(path, name, formula, evaluate(formula, sizes), is_attention))
     return OperationCount(tuple(rows))

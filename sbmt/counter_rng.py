@@ -1,8 +1,8 @@
 """Counter-based random numbers: every draw has an address, so no draw depends on another.
 
 A draw's address is (seed, example, head, row, purpose, index). The generator is Philox4x32-10, a keyed bijection of
-128-bit counters: the seed is the key, and the rest of the address is the counter. Distinct addresses therefore have
-distinct counters, whatever the order, the split into batches, the device or the number of threads.
+128-bit counters: the seed is the key, and the rest of the address is the counter. So draws depend neither on their
+order nor on the split into batches, the device or the number of threads.
 
 Paper: not specified there. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -41,7 +41,7 @@ class Purpose(IntEnum):
 def draw_seed(generator: torch.Generator | None = None, to: torch.device | None = None) -> Any:
     """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError if it is none.
 
-    It is an int, or with ``to`` a tensor on that device, for which nothing waits.
+    Returns an int, or with ``to`` a tensor on that device, without synchronising with it.
     """
     if generator is not None:
         if not isinstance(generator, torch.Generator):
@@ -53,18 +53,18 @@ def draw_seed(generator: torch.Generator | None = None, to: torch.device | None 
     return int(seed) if to is None else seed.to(to, non_blocking=True)
 
 
-_tracker = ModuleTracker()  # says whether a backward pass is running
+_tracker = ModuleTracker()  # tells whether a backward pass is running
 _MOST_USED = 64
-_used: dict[int, torch.Generator] = {}  # by id, those used last outside a backward pass; torch 2.11 has no weak ones
+_used: dict[int, torch.Generator] = {}  # the last used in forward passes, by id; torch 2.11 has no weak references
 
 
 @not_compiled
 def _check_not_recomputing(generator: torch.Generator) -> None:
-    """Refuses a generator that would give a different mask in the backward pass than it gave in the forward pass.
+    """Raises SbmtError if a generator would give another mask in the backward pass than in the forward pass.
 
-    Activation checkpointing runs the forward pass again inside the backward pass. Before that it restores torch's own
-    generators, but not one that was passed as an argument, which would go on to its next number. A generator that is
-    made or seeded inside the checkpointed function repeats its numbers, and is accepted.
+    Activation checkpointing runs the forward pass again inside the backward pass. It restores torch's own generators
+    before that, but not a generator that was passed as an argument, which would continue with its next number. A
+    generator that is made or seeded inside the checkpointed function repeats its numbers, and is accepted.
     """
     if not _tracker.is_bw:
         _used.pop(id(generator), None)
@@ -84,7 +84,7 @@ _first_example: ContextVar[int] = ContextVar("first_example", default=0)
 
 @contextmanager
 def examples_from(first_example: int) -> Iterator[None]:
-    """Numbers the examples of every batch inside the ``with`` block from ``first_example`` on.
+    """Inside the ``with`` block, the examples of every batch are numbered from ``first_example`` on.
 
     A process that holds examples 4…7 of a batch of eight then draws what a single process would draw for them.
     """
@@ -97,13 +97,8 @@ def examples_from(first_example: int) -> Iterator[None]:
         _first_example.reset(token)
 
 
-def first_example() -> int:
-    """The number of a batch's first example: 0 outside :func:`examples_from`."""
-    return _first_example.get()
-
-
 def number_examples(first_example: int, n_examples: int) -> int:
-    """The number of a batch's first example, counted from :func:`first_example`; SbmtError beyond 32 bits."""
+    """``first_example`` counted from where :func:`examples_from` starts; SbmtError beyond 32 bits."""
     if not isinstance(first_example, int) or not 0 <= first_example + _first_example.get() <= WORD - n_examples:
         raise SbmtError(f"first_example must be an integer in [0, 2³² - {n_examples}], got {first_example}")
     return first_example + _first_example.get()
@@ -125,10 +120,8 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
 def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, block: Tensor) -> Tensor:
     """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²); the int64 tensors broadcast.
 
-    The example counts in the whole batch (including ``first_example``), the row is a query's number, and the block a
-    position in the stream in units of four words, all below 2³²; the head is below 2²⁸.
-
-    Cost: about 120 elementwise operations per four words, in passes that fit into the cache.
+    ``example`` is numbered within the whole batch, ``row`` is a query's number, and ``block`` is a position in the
+    stream in units of four words, all below 2³²; ``head`` is below 2²⁸. Cost: about 120 elementwise operations each.
     """
     shape = torch.broadcast_shapes(example.shape, head.shape, row.shape, block.shape)
     head = head + (int(purpose) * MAX_HEADS)
@@ -141,18 +134,18 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
 
 
 def cell_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, n_keys: int) -> Tensor:
-    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j owns word j % 4 of block j // 4."""
+    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j gets word j % 4 of block j // 4."""
     blocks = torch.arange(-(-n_keys // 4), device=row.device)
     words = random_blocks(seed, purpose, example[:, None], head[:, None], row[:, None], blocks)  # rows n/4 4
     return words.flatten(1)[:, :n_keys]
 
 
 def edge_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, key: Tensor) -> Tensor:
-    """The words of :func:`cell_words` at single cells: ``(n_edges,)`` int64, for equally long arguments."""
+    """The words of :func:`cell_words` at single cells, ``(n_edges,)``; all arguments have this length."""
     words = random_blocks(seed, purpose, example, head, row, key // 4)
     return words.gather(1, (key % 4)[:, None]).squeeze(1)
 
 
 def to_uniform(words: Tensor) -> Tensor:
-    """Midpoint uniforms in float64: (word + ½) / 2³², never 0 and never 1."""
+    """Uniform numbers in float64, (word + ½) / 2³², which are never 0 or 1."""
     return (words.double() + 0.5) / WORD

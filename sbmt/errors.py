@@ -8,23 +8,21 @@ Value = TypeVar("Value")
 
 
 def printable(text: object) -> str:
-    """A text that may come from anywhere, in one line: control characters are escaped as Python would write them."""
+    """A text in one line, with control characters escaped as in Python."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
 class SbmtError(ValueError):
-    """Says in one line what is wrong with which value, and what to do about it.
+    """Says in one line which value is wrong, in what way, and what to do about it.
 
     Args:
-        expected: What the operation needs, in words; or, if it is the only argument, the whole message.
-        got: What it was given.
+        expected: What the operation needs, in words; or the whole message, if it is the only argument.
+        got: What the operation got.
         do: What the caller can do.
 
     Example:
         >>> print(SbmtError("n_clusters >= 1", 0, "ask for at least one cluster"))
         expected n_clusters >= 1, got 0: ask for at least one cluster
-        >>> print(SbmtError("row_ptr must start at 0 and be non-decreasing, got [1, 2]"))
-        row_ptr must start at 0 and be non-decreasing, got [1, 2]
     """
 
     def __init__(self, expected: str, got: object = None, do: str | None = None) -> None:
@@ -35,17 +33,17 @@ class SbmtError(ValueError):
 
 
 def is_integer(x: object) -> bool:
-    """Whether it counts something: an int or NumPy's, but not a bool."""
+    """Whether this is an integer of Python or NumPy, but not a bool."""
     return isinstance(x, Integral) and not isinstance(x, bool)
 
 
 def is_number(x: object) -> bool:
-    """Whether it measures something: an int, a float or NumPy's, but not a bool."""
+    """Whether this is a real number of Python or NumPy, but not a bool."""
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
 def describe(x: object) -> object:
-    """What an error message says of an argument: a number, the type and shape of a tensor, or the type of the rest."""
+    """An argument for an error message: a number, the type and shape of a tensor, or type and value of others."""
     if is_number(x):
         return x
     if hasattr(x, "dtype") and hasattr(x, "shape"):
@@ -54,7 +52,7 @@ def describe(x: object) -> object:
 
 
 def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
-    """Returns ``table[name]``; SbmtError lists the valid names if it is none of them."""
+    """Returns ``table[name]``; for an unknown name, SbmtError lists the valid ones."""
     if not isinstance(name, str) or name not in table:
         raise SbmtError(f"{kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
     return table[name]
@@ -72,7 +70,7 @@ def check_seed(seed: int) -> None:
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises SbmtError unless every size is an integer of at least 1, and one that 32 bits hold."""
+    """Raises SbmtError unless every size is an integer in [1, 2³¹)."""
     for name, size in sizes.items():
         if not is_integer(size) or size < 1:
             raise SbmtError(f"{name} ≥ 1", describe(size), "give a positive integer")

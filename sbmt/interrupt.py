@@ -1,4 +1,4 @@
-"""Ctrl-C while a command imports torch, which takes seconds; imported first, and imports hardly anything itself."""
+"""Handles Ctrl-C while a command imports torch, which takes seconds; this module is imported before that."""
 
 import os
 import signal
@@ -15,6 +15,6 @@ def leave_at_once(*_: object) -> None:
 
 _program = os.path.splitext(os.path.basename("".join(sys.argv[:1])))[0]
 if _program == "sbmt" or sys.orig_argv[1:3] in (["-m", "sbmt"], ["-m", "theory"]):
-    os.environ["MPLBACKEND"] = "agg"  # commands show no windows, and a name that matplotlib lacks would end them
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # which it is not in a shell's background job
+    os.environ["MPLBACKEND"] = "agg"  # commands show no windows, and would fail if this named an unknown backend
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless a shell's background job ignores it
         signal.signal(signal.SIGINT, leave_at_once)

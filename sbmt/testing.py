@@ -1,39 +1,26 @@
-"""Checks that every attention with the library's interface must pass, ours or yours."""
+"""Checks for any attention with the library's interface, ours or yours."""
 
 import copy
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sbmt.attention.inputs import Heads
 from sbmt.errors import SbmtError, check_sizes
 
-STANDARD_ERRORS = 6.0  # between two means: some 2e-9 a number, far above what all numbers together could reach
+STANDARD_ERRORS = 6.0  # allowed between two means: a false alarm has a chance of 2e-9 for each number
 
 
-class Tokens(NamedTuple):
-    """The inputs of an attention; in masks, True is a real token."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    query_mask: Tensor
-    key_mask: Tensor
-
-    def leaves(self) -> "Tokens":
-        """The same, with gradients."""
-        return Tokens._make([*(x.clone().requires_grad_() for x in self[:3]), *self[3:]])
-
-
-Reading = tuple[Tokens, Callable[[Any], Tensor]]  # what an attention is given, and what is read off its output
+Reading = tuple[Heads, Callable[[Any], Tensor]]  # the inputs of an attention, and a function of its output
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """An attention under test, and its properties that the checks need."""
+    """An attention under test, with the sizes of its inputs."""
 
     module: nn.Module
     n_heads: int
@@ -41,31 +28,30 @@ class Subject:
     n_tokens: int
     n_draws: int
 
-    def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Tokens:
-        """Examples in which so many tokens are real, normally distributed and the same at every call."""
+    def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Heads:
+        """Examples with these numbers of real tokens, normally distributed and the same in every call."""
         where = next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
         shape = (3, len(n_real), self.n_heads, self.n_tokens, self.d_head)
         tensors = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(where, dtype)
         mask = torch.arange(self.n_tokens, device=where) < torch.tensor(n_real, device=where)[:, None]
-        return Tokens._make([*tensors, mask, mask])
+        return Heads._make([*tensors, mask, mask])
 
-    def padded(self, dtype: torch.dtype = torch.float32) -> Tokens:
-        """Three examples: without padding, with two padded tokens, and with a single real token."""
+    def padded(self, dtype: torch.dtype = torch.float32) -> Heads:
+        """Three examples: one without padding, one with two padded tokens, and one with a single real token."""
         return self.tokens(self.n_tokens, self.n_tokens - 2, 1, dtype=dtype)
 
-    def attend(self, tokens: Tokens, seed: int | None = 0, *, return_edges: bool = False) -> Any:
-        """The module's output for a generator that starts from ``seed``, or without a generator."""
+    def attend(self, tokens: Heads, seed: int | None = 0, *, return_edges: bool = False) -> Any:
+        """The module's output for a generator with this seed, or without a generator."""
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        masks = {"query_mask": tokens.query_mask, "key_mask": tokens.key_mask}
-        return self.module(*tokens[:3], **masks, generator=generator, return_edges=return_edges)
+        return tokens.attend(self.module, generator=generator, return_edges=return_edges)
 
     def is_random(self) -> bool:
-        """Whether the seed changes what it returns."""
+        """Whether the values depend on the seed."""
         first, *others = (self.attend(self.padded(), seed).values for seed in range(8))
         return not all(_is_close(first, other, 1e-6) for other in others)
 
     def expect_same(self, rule: str, first: Reading, second: Reading) -> None:
-        """Raises SbmtError unless two readings agree: for one seed, or else in their means over many seeds."""
+        """Raises SbmtError unless two readings agree for one seed, or in their means over many seeds."""
 
         def draw(reading: Reading, seed: int) -> Tensor:
             return reading[1](self.attend(reading[0], seed)).detach().double()
@@ -85,17 +71,21 @@ def _expect(holds: Any, rule: str) -> None:
         raise SbmtError(rule)
 
 
+def _leaves(tokens: Heads) -> Heads:
+    return Heads._make([*(x.clone().requires_grad_() for x in tokens[:3]), *tokens[3:]])
+
+
 def _is_close(one: Tensor, other: Tensor, tol: float = 1e-4) -> bool:
     return one.shape == other.shape and torch.allclose(one, other, rtol=tol, atol=tol)
 
 
 def _numbers(out: Any, example: slice = slice(None), n: int | None = None) -> Tensor:
-    """Values and densities in a row, of some examples and the first n queries."""
+    """The values and densities, concatenated, of some examples and the first n queries."""
     return torch.cat([x[example].flatten() for x in (out.values[:, :, :n], out.density, out.expected_density)])
 
 
 def check_outputs(subject: Subject) -> None:
-    """Outputs have the shape, type and device of the queries."""
+    """Outputs have the right shapes, and the type and device of the queries."""
     for dtype in (torch.float32, torch.float64):
         subject.module.to(dtype)
         query, *_ = tokens = subject.padded(dtype)
@@ -108,7 +98,7 @@ def check_outputs(subject: Subject) -> None:
 
 
 def check_density(subject: Subject) -> None:
-    """The density is the share of real pairs that are edges, 0 where there is no pair."""
+    """The density is the share of real pairs that are edges, 0 if there are none."""
     tokens = subject.tokens(subject.n_tokens, subject.n_tokens - 2, 0)
     n_pairs = tokens.key_mask.sum(1).square().clamp(min=1)[:, None]
     for seed in range(8):
@@ -122,7 +112,7 @@ def check_density(subject: Subject) -> None:
 
 
 def check_edges(subject: Subject) -> None:
-    """Edges are returned on request, join real tokens, and include every key that a query reads."""
+    """Edges are returned on request, join real tokens, and include every key that a query attends to."""
     tokens = subject.padded()
     out = subject.attend(tokens, return_edges=True)
     is_asked = out.edges is not None and subject.attend(tokens).edges is None
@@ -139,17 +129,17 @@ def check_edges(subject: Subject) -> None:
 
 
 def check_padding(subject: Subject) -> None:
-    """The content of padded tokens has no effect, in training either, and padded queries give zeros."""
+    """The content of padded tokens has no effect, not even in training, and padded queries give zeros."""
     inputs = [subject.padded()]
     first, last = torch.zeros_like(inputs[0].query_mask), torch.zeros_like(inputs[0].key_mask)
     first[:, 0] = last[:, -1] = True
-    with suppress(SbmtError):  # where each token is query and key at once, two masks may be refused
+    with suppress(SbmtError):  # an attention may require that both masks are equal
         subject.attend(apart := inputs[0]._replace(query_mask=~first, key_mask=~last))
         inputs.append(apart)
     for tokens in inputs:
         masks = (tokens.query_mask, tokens.key_mask, tokens.key_mask)
         hidden = (torch.where(m[:, None, :, None], x, 1e4 * x.flip(0)) for m, x in zip(masks, tokens[:3], strict=True))
-        other = Tokens._make([*hidden, *tokens[3:]])
+        other = Heads._make([*hidden, *tokens[3:]])
         for is_training in (False, True):
             subject.module.train(is_training)
             at_padding = subject.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
@@ -159,19 +149,19 @@ def check_padding(subject: Subject) -> None:
 
 
 def check_company(subject: Subject) -> None:
-    """An example has the same output alone and without padding as in a padded batch."""
+    """An example has the same output alone, without padding, as in a padded batch."""
     n, tokens = subject.n_tokens - 2, subject.padded()
-    alone = Tokens(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
+    alone = Heads(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
     rule = "an example must give the same in a padded batch as alone: no sum, mean or maximum may run over the batch"
     subject.expect_same(rule, (alone, _numbers), (tokens, lambda out: _numbers(out, slice(1, 2), n)))
 
 
 def check_finite(subject: Subject) -> None:
-    """Outputs and gradients are finite for empty rows, padding alone and single tokens, in training too."""
+    """Outputs and gradients are finite for empty rows, examples of padding only and single tokens, in training too."""
     n = subject.n_tokens
     single = replace(subject, n_tokens=1).tokens(1, 1)
     for tokens in (subject.tokens(n, n, n), subject.padded(), subject.tokens(n, 0, 0), subject.tokens(0, 0), single):
-        given, leaves = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens", tokens.leaves()
+        given, leaves = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens", _leaves(tokens)
         for seed in range(16):
             subject.module.train(seed >= 8)
             out = subject.attend(leaves, seed, return_edges=True)
@@ -185,8 +175,8 @@ def check_finite(subject: Subject) -> None:
 
 
 def check_gradients(subject: Subject) -> None:
-    """Gradients reach what is attended, and are those of finite differences: to values alone where masks are drawn."""
-    leaves = subject.padded().leaves()
+    """Gradients reach the inputs, and agree with finite differences (if masks are drawn, only those of values)."""
+    leaves = _leaves(subject.padded())
     out = subject.attend(leaves, return_edges=True)
     if out.values.requires_grad:
         (out.values * leaves.query.detach().flip(2)).sum().backward()
@@ -199,15 +189,15 @@ def check_gradients(subject: Subject) -> None:
     is_random = subject.is_random()
     few = replace(subject, module=subject.module.double(), n_tokens=min(4, subject.n_tokens))
     tokens = few.tokens(few.n_tokens - 1, dtype=torch.float64)
-    inputs = (*tokens[:2], tokens.value.requires_grad_()) if is_random else tokens.leaves()[:3]
+    inputs = (*tokens[:2], tokens.value.requires_grad_()) if is_random else _leaves(tokens)[:3]
     try:
-        torch.autograd.gradcheck(lambda *x: few.attend(Tokens._make([*x, *tokens[3:]]), 7).values, inputs)
+        torch.autograd.gradcheck(lambda *x: few.attend(Heads._make([*x, *tokens[3:]]), 7).values, inputs)
     except (RuntimeError, ValueError) as error:
         raise SbmtError(f"gradients must agree with finite differences: {error}") from error
 
 
 def check_generator(subject: Subject) -> None:
-    """The generator, or ``torch.manual_seed`` without one, governs all that is random, and nothing else does."""
+    """All randomness comes from the generator, or from torch's if there is none."""
     tokens, given, free = subject.padded(), [], []
     for seed in (*range(8), 0):
         state = torch.manual_seed(seed).get_state()
@@ -225,26 +215,25 @@ def check_generator(subject: Subject) -> None:
 _ALL = [check_outputs, check_density, check_edges, check_padding, check_company]
 _ALL += [check_finite, check_gradients, check_generator]
 CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("check_"): check for check in _ALL}
-"""Checks by name; each raises SbmtError if the attention does not do what the check's docstring says."""
+"""Checks by name; each raises SbmtError unless the statement in its docstring holds."""
 
 
 def check_attention(
     module: nn.Module, *, n_heads: int | None = None, d_head: int | None = None, n_tokens: int = 6, n_draws: int = 128
 ) -> list[str]:
-    """Checks that an attention obeys the rules of all attentions of the library; returns the names of the checks.
+    """Checks that an attention follows the rules of the library's attentions; returns the names of the checks.
 
     The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
-    returns what :class:`~sbmt.AttentionOutput` holds. Copies are checked, and the verdict is the same every time.
+    returns the attributes of an :class:`~sbmt.AttentionOutput`. Copies are checked, and the result is reproducible.
 
     Args:
-        module: Any attention with that interface, ours or not.
-        n_heads: Heads of the inputs; None takes the module's ``n_heads``.
-        d_head: Their width; None takes the module's ``d_head``.
-        n_tokens: Tokens of the inputs, at least 3.
-        n_draws: Calls per mean where outputs are random, at least 2.
+        module: Any attention with that interface.
+        n_heads: Number of heads of the inputs; None takes the module's ``n_heads``.
+        d_head: Width of each head; None takes the module's ``d_head``.
+        n_tokens: Heads of the inputs, at least 3.
+        n_draws: Calls per mean if outputs are random, at least 2.
 
-    Raises:
-        SbmtError: If a check fails; it lists every check that did, and what is wrong.
+    SbmtError if a check fails; it lists every failed check, and what is wrong.
 
     Example:
         >>> from sbmt import build_attention
@@ -252,18 +241,17 @@ def check_attention(
         8
     """
     _expect(isinstance(module, nn.Module), f"an attention must be a torch.nn.Module, got {type(module).__name__}")
-    n_heads = getattr(module, "n_heads", 2) if n_heads is None else n_heads
-    d_head = getattr(module, "d_head", 4) if d_head is None else d_head
-    check_sizes(n_heads=n_heads, d_head=d_head)
-    assert n_heads is not None and d_head is not None
+    heads = getattr(module, "n_heads", 2) if n_heads is None else n_heads
+    width = getattr(module, "d_head", 4) if d_head is None else d_head
+    check_sizes(n_heads=heads, d_head=width)
     sizes = f"n_tokens must be at least 3, since two of an example are padded, and n_draws at least 2, got {n_tokens}"
     _expect(n_tokens >= 3 and n_draws >= 2, f"{sizes} and {n_draws}")
     failed = []
     for name, check in CHECKS.items():
         with torch.random.fork_rng(), torch.enable_grad():
-            torch.manual_seed(0)  # for dropouts of PyTorch's own
+            torch.manual_seed(0)  # for PyTorch's dropout
             try:
-                check(Subject(copy.deepcopy(module).eval(), n_heads, d_head, n_tokens, n_draws))
+                check(Subject(copy.deepcopy(module).eval(), heads, width, n_tokens, n_draws))
             except SbmtError as error:
                 failed.append(f"{name}: {error}")
             except Exception as error:  # a module under test may raise anything

@@ -1,4 +1,4 @@
-"""The output of every attention, the types of computation, and checks for compilers and transforms."""
+"""The output of all attentions, types of computation, and checks for compilers and transforms."""
 
 import sys
 from collections.abc import Callable
@@ -25,23 +25,18 @@ class _Output(NamedTuple):
 
 
 class AttentionOutput(_Output):
-    """The values of an attention, its densities and its auxiliary loss.
-
-    It is a tuple, as PyTorch's backward hooks and sharding need it.
+    """The values of an attention, its densities and its auxiliary loss, as a tuple, which PyTorch's hooks need.
 
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
         density: ``(batch, heads)``, share of the real query-key pairs that were attended, in [0, 1].
             Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.fit`).
-        expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration.
-            Equals ``density`` for attentions that draw nothing. Where it has no closed form, it is an unbiased estimate
-            from the edges that were drawn.
-        edges: The :class:`~sbmt.graph.edges.EdgeList` that was attended, if it was asked for.
-        auxiliary_loss: A scalar to be added to the loss of the task: how badly a block model that learns by likelihood
-            explains the attention (:mod:`sbmt.block_model.fit`). 0 for all else, and where gradients are off.
+        expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration: in closed form,
+            or an unbiased estimate from the drawn edges. Equals ``density`` for attentions that draw nothing.
+        edges: The :class:`~sbmt.graph.edges.EdgeList` along which it attended, if it was requested.
+        auxiliary_loss: A scalar to be added to the loss of the task: the loss of a block model that learns by
+            likelihood (:mod:`sbmt.block_model.fit`); 0 for all others, and where gradients are off.
     """
-
-    __slots__ = ()
 
     def __new__(
         cls,
@@ -51,45 +46,45 @@ class AttentionOutput(_Output):
         edges: Any = None,
         auxiliary_loss: Float[Tensor, ""] | None = None,
     ) -> "AttentionOutput":
-        """The loss is 0 where none is given."""
+        """The loss is 0 if none is given."""
         loss = values.new_zeros((), dtype=torch.float32) if auxiliary_loss is None else auxiliary_loss
         return super().__new__(cls, values, density, expected_density, edges, loss)
 
 
 def accumulator(value: Tensor) -> torch.dtype:
-    """The type of sums: float64 for float64, else float32."""
+    """The type in which to sum: float64 for float64, else float32."""
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[Any]:
-    """Switches autocast off: probabilities are float32 at least, whatever the rest of a model is."""
+    """Switches autocast off, since probabilities are computed in float32 at least."""
     device = like.device.type
     is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # never on the meta device
     return torch.autocast(device, enabled=False) if is_on else nullcontext()
 
 
 def is_fake(x: Tensor) -> bool:
-    """Whether a tensor has a shape and no numbers: on ``torch.device("meta")``, or in ``FakeTensorMode``."""
+    """Whether a tensor has a shape but no numbers: on ``torch.device("meta")``, or in ``FakeTensorMode``."""
     return x.is_meta or type(x).__name__ == "FakeTensor"
 
 
 def has_kernels_for(x: Tensor) -> bool:
-    """Whether those of :mod:`sbmt.kernels.gpu` serve a tensor: float32 on a GPU, with Triton, as torch installs it."""
+    """Whether :mod:`sbmt.kernels.gpu` can process a tensor: float32 on a GPU, with Triton installed."""
     return x.is_cuda and x.dtype == torch.float32 and not is_fake(x) and find_spec("triton") is not None
 
 
 def is_traced(x: Tensor) -> bool:
-    """Whether a compiler or exporter follows the operations on ``x``, whose numbers cannot be looked at then."""
+    """Whether a compiler or exporter traces the operations on ``x``, so that its numbers cannot be read."""
     return torch.compiler.is_compiling() or is_fake(x)
 
 
 def shapes_alone(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> AttentionOutput | None:
-    """The output, without edges, where no mask can be drawn: for an empty batch or tensors without numbers; else None.
+    """The output, without edges, of an empty batch or of tensors without numbers; None if a mask can be drawn.
 
-    Gradients of an empty batch are zeros. SbmtError inside ``torch.export``, which would keep one seed.
+    Gradients of an empty batch are zeros. Raises SbmtError inside ``torch.export``, which would fix the seed.
     """
     if torch.compiler.is_exporting():
-        raise SbmtError("torch.export would keep one mask: export the rest of the model, or use torch.compile")
+        raise SbmtError("torch.export would store a fixed mask: export the rest of the model, or use torch.compile")
     if len(query) and (torch.compiler.is_compiling() or not is_fake(query)):
         return None
     values, nothing = query @ (key.mT @ value), query.new_zeros(query.shape[:2], dtype=torch.float32)
@@ -115,10 +110,7 @@ def check_floating(**tensors: Any) -> None:
 
 
 def check_untransformed(*tensors: Any) -> None:
-    """Raises SbmtError inside ``torch.func.vmap``, ``torch.func.grad`` and the like.
-
-    Their tensors have no memory of their own, which compiled loops read.
-    """
+    """Raises SbmtError inside ``torch.func.vmap``, ``grad`` and the like: compiled loops cannot read such tensors."""
     if torch.compiler.is_compiling():
         return
     try:
@@ -132,10 +124,7 @@ def check_untransformed(*tensors: Any) -> None:
 
 
 def not_compiled(function: Function) -> Function:
-    """``torch.compiler.disable``, which itself imports the compiler and so doubles the time of ``import torch``.
-
-    As long as nobody has imported the compiler, there is nothing to keep it from.
-    """
+    """``torch.compiler.disable``, but without importing the compiler, which would take as long as importing torch."""
     disabled = cache(lambda: torch.compiler.disable(function))
 
     @wraps(function)

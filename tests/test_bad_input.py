@@ -82,13 +82,13 @@ def test_edge_attention(arguments, words):
 
 @pytest.mark.parametrize("backend", ["dense", "cpu"])
 @pytest.mark.parametrize("sink", [torch.zeros(1), torch.zeros(3), torch.tensor([0, 1]), 1.0])
-def test_sbm_attention_asks_for_a_sink_of_each_head(sink, backend):
+def test_sbm_attention_needs_one_sink_per_head(sink, backend):
     ones = torch.ones(2, 2, 5, 1)
     with refused("sink"):
         sbm_attention(X, X, X, BlockModel(ones, torch.ones(2, 1, 1), ones), sink=sink, backend=backend)
 
 
-def test_sizes_may_be_numpys():
+def test_sizes_may_be_integers_of_numpy():
     layer = SBMAttention(np.int64(8), np.int32(2), np.int64(4), window=np.int64(2), exploration=np.float32(0.1))
     x = torch.randn(1, 2, 5, 8)
     assert layer(x, x, x).values.shape == x.shape

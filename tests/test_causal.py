@@ -85,7 +85,7 @@ def test_pairs_up_to_a_query_keep_their_law_and_later_ones_are_none(kind, explor
 
 
 @each_kind
-def test_later_tokens_have_no_say_in_earlier_edges(kind, sampler):
+def test_later_tokens_do_not_affect_earlier_edges(kind, sampler):
     first, second = (leaves(kind, N, N, seed) for seed in (1, 2))
     changed = 13
     axis = 4 if kind == "crossed" else 2
@@ -129,7 +129,7 @@ def test_sums_and_densities_are_those_of_pairs_up_to_each_query(kind):
 # --- edges ---
 
 
-def test_edge_lists_know_that_they_are_causal():
+def test_edge_lists_record_that_they_are_causal():
     mask = torch.rand(2, HEADS, 6, 9, generator=seeded()) < 0.4
     with pytest.raises(SbmtError, match="keys that are not later than the query"):
         EdgeList.from_dense(mask, causal=True)
@@ -144,7 +144,7 @@ def test_edge_lists_know_that_they_are_causal():
         all_pairs((1, 1, 6, 5), causal=True)
 
 
-def test_windows_of_the_last_queries_start_from_their_places():
+def test_windows_of_the_last_queries_are_around_their_positions():
     keys = torch.arange(9)[None] != 4
     edges = EdgeList.from_dense(torch.zeros(1, 2, 6, 9, dtype=torch.bool), key_mask=keys, causal=True).with_window(4)
     near = torch.ones(6, 9, dtype=torch.bool).tril(3).triu(1) & keys
@@ -157,7 +157,7 @@ def test_windows_of_the_last_queries_start_from_their_places():
     assert torch.equal(drawn.is_near(4), near.expand(drawn.shape)[drawn.to_dense()])
 
 
-def test_flex_attention_reads_the_same_mask():
+def test_flex_attention_uses_the_same_mask():
     edges = sample_edges(model_of("poisson", leaves("poisson", 40, 40)), generator=seeded())
     blocks = edges.to_block_mask(16)
     found = create_mask(blocks.mask_mod, 1, HEADS, 40, 40, device="cpu")
@@ -204,7 +204,7 @@ def test_backends_agree_on_causal_masks(name):
         torch.testing.assert_close(out.auxiliary_loss, outputs["dense"].auxiliary_loss)
 
 
-def test_the_last_queries_attend_as_among_all():
+def test_the_last_queries_attend_as_in_the_whole_sequence():
     layer = SBMAttention(4, 3, 5, causal=True, exploration=0.0).double()
     query, key, value = (tokens(n=N, seed=seed, dtype=torch.float64) for seed in range(3))
     every, last = layer.block_model(query, key), layer.block_model(query[:, :, -6:], key)
@@ -213,7 +213,7 @@ def test_the_last_queries_attend_as_among_all():
         layer(query, key[:, :, :5], value[:, :, :5])
 
 
-def test_torch_s_layers_may_say_that_they_are_causal():
+def test_torch_s_layers_may_pass_is_causal():
     mask = nn.Transformer.generate_square_subsequent_mask(9)
     x = torch.randn(2, 9, 16)
     for module in (

@@ -66,7 +66,7 @@ def test_a_command_within_another_program_restores_its_signals():
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_sigterm_ends_a_command_in_a_line(capsys):
+def test_sigterm_ends_a_command_with_one_line(capsys):
     with pytest.raises(SystemExit) as stop:
         run_command(lambda: os.kill(os.getpid(), signal.SIGTERM), "x")
     assert stop.value.code == 143 and capsys.readouterr().err == "x: stopped\n"
@@ -109,7 +109,7 @@ def test_ctrl_c_is_handled_before_anything_that_takes_time_is_imported():
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to see how far an import has come")
 @pytest.mark.parametrize("module", ["sbmt", "theory"])
-def test_ctrl_c_while_python_still_imports_is_answered_in_a_line(tmp_path, module):
+def test_ctrl_c_during_imports_prints_one_line(tmp_path, module):
     with start(module, "--help", cwd=tmp_path) as process:
         while process.poll() is None and "libtorch_python" not in Path(f"/proc/{process.pid}/maps").read_text():
             pass
@@ -131,7 +131,7 @@ def test_a_second_ctrl_c_while_python_cleans_up_changes_nothing():
 
 
 @pytest.mark.parametrize("epoch", ["abc", "", "-1", "9" * 20])
-def test_a_date_that_numpy_and_matplotlib_cannot_read_is_told(monkeypatch, capsys, epoch):
+def test_a_date_that_numpy_and_matplotlib_cannot_read_is_reported(monkeypatch, capsys, epoch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     with pytest.raises(SystemExit) as stop:
         run_command(lambda: None, "x")
@@ -139,7 +139,7 @@ def test_a_date_that_numpy_and_matplotlib_cannot_read_is_told(monkeypatch, capsy
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_output_that_finds_no_space_is_reported(tmp_path):
+def test_a_full_disk_is_reported(tmp_path):
     """As when it is redirected to a full disk; Python would otherwise print it again at exit, with a traceback."""
     with open("/dev/full", "w") as full, start("sbmt", "--version", cwd=tmp_path, stdout=full) as process:
         _, err = process.communicate()

@@ -53,7 +53,7 @@ def test_an_address_is_the_counter_and_the_seed_is_the_key():
     assert words.tolist() == [plain_philox((11, 7, 5 + (2 << 28), 3), (9, 0))]
 
 
-def test_words_depend_neither_on_their_company_nor_on_the_chunks(monkeypatch):
+def test_words_depend_neither_on_other_addresses_nor_on_chunks(monkeypatch):
     address = grid(2, 2, 5, 7)
     words = random_blocks(1, Purpose.CELL, *address)
     chosen = torch.randperm(140, generator=torch.Generator().manual_seed(0))[:30]

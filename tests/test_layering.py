@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LEVELS = {
-    0: ["command", "errors", "interrupt", "registration", "types"],
+    0: ["command", "errors", "interrupt", "types"],
     1: ["counter_rng", "graph", "kernels"],
     2: ["block_model"],
     3: ["samplers", "attention"],

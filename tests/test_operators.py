@@ -115,7 +115,7 @@ def test_the_default_device_of_torch_does_not_matter(preset):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_memory_of_what_a_layer_reads_stays_resizable(name):
+def test_the_storage_of_a_layer_s_inputs_stays_resizable(name):
     """As ``Tensor.numpy`` would forbid for good; sharded training frees parameters by resizing them to nothing."""
     layer, given = make(name), inputs()
     total(layer(*given)).backward()

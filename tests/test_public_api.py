@@ -112,7 +112,7 @@ HEAVY = ["matplotlib", "typer", "rich", "safetensors", "lightning", "pytorch_lig
 HEAVY += ["cffi", "torch_geometric", "torch._dynamo"]
 
 
-def test_importing_the_library_stays_light_and_parts_come_when_they_are_asked_for():
+def test_importing_the_library_is_fast_and_parts_load_on_demand():
     """Plots, the command line, storage, compilers and PyTorch Geometric are imported where they are used."""
     code = f"""
 import sys, sbmt
@@ -123,7 +123,7 @@ print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for n
     assert printed(code) == ["[]", "[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
 
 
-def test_nobody_waits_for_torch_s_compiler_who_does_not_compile():
+def test_torch_s_compiler_is_imported_only_to_compile():
     """Importing it takes longer than importing torch, and is not needed for a step of training either."""
     code = """
 import sys, torch, sbmt

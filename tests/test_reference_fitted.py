@@ -68,7 +68,7 @@ def test_padding_changes_nothing():
     assert not out.values[:, :, n_real:].any()
 
 
-def test_the_plain_version_draws_a_mask_of_its_own():
+def test_the_plain_version_draws_its_own_mask():
     layer, plain = both(is_training=False)
     x = torch.randn(4, HEADS, N, D, dtype=torch.float64, generator=seeded())
     torch.manual_seed(0)

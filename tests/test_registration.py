@@ -73,6 +73,6 @@ def test_an_attention_from_outside_is_trained_and_its_costs_are_counted(tmp_path
 
 
 @pytest.mark.bad_input
-def test_a_module_that_is_not_there_is_told_in_one_line(tmp_path):
+def test_a_missing_module_is_reported_in_one_line(tmp_path):
     done = run(tmp_path, "-m", "sbmt", "train", "--help", plugins="no_such_module")
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "'no_such_module'" in done.stderr

@@ -11,7 +11,7 @@ def test_all_statistical_tests_together_give_few_false_alarms(request):
     assert total <= FALSE_ALARM == 1e-6
 
 
-def test_dependence_is_found_that_leaves_every_cell_its_probability():
+def test_dependence_is_detected_even_if_every_cell_has_its_probability():
     x = np.random.default_rng(0).random((16_000, 4)) < 0.5
     x[:, 3] = x[:, 0] ^ x[:, 1]  # pairwise independent, jointly not
     probability = np.full(4, 0.5)

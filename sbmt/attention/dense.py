@@ -1,4 +1,4 @@
-"""Attention over all pairs under a mask: the backend to read first, and the one that all others are tested against."""
+"""Attention over all pairs under a mask: the backend to read first, and the oracle of the others' tests."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def attend_dense(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, ter
         return everywhere.index_put((edges.cells(),), per_edge).view(edges.shape)
 
     query = zero_padding(query, edges.query_mask)
-    key, value = zero_padding(key, edges.key_mask), zero_padding(value, edges.key_mask)  # which may hold anything
+    key, value = zero_padding(key, edges.key_mask), zero_padding(value, edges.key_mask)  # padding may be NaN
     dtype = torch.promote_types(query.dtype, key.dtype)
     scaled = query.to(dtype) / query.shape[-1] ** 0.5  # before the product, which could be too large for float16
     scores = scaled @ key.to(dtype).mT  # batch heads n_queries n_keys
@@ -29,10 +29,10 @@ def attend_dense(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, ter
     mask = edges.to_dense()
     has_edge = mask.any(-1, keepdim=True)
     scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # finite without edges too
-    if terms.sink is not None:  # one more column
+    if terms.sink is not None:  # an additional column
         sink = terms.sink[:, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, sink], -1)
-    weights = torch.softmax(scores, -1)[..., : key.shape[2]].masked_fill(~has_edge, 0.0)  # such a row gets zeros
+    weights = torch.softmax(scores, -1)[..., : key.shape[2]].masked_fill(~has_edge, 0.0)  # zeros without edges
     per_edge = weights.flatten()[edges.cells()].to(accumulator(value)) if terms.return_weights else None
     if terms.weight_scale is not None:
         weights = weights * spread(terms.weight_scale, 0.0)

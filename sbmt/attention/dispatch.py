@@ -1,10 +1,8 @@
-"""Attention along edges: the one entry to all backends, and the choice between them.
+"""Attention along edges: the entry to all backends, and the choice between them.
 
-:func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend. SBM
-attention calls the latter directly, since it has checked its arguments already.
+:func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,26 +11,17 @@ from torch import Tensor
 
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.inputs import Attended, EdgeTerms, GateRule, check_terms
-from sbmt.attention.slots import attend_in_slots
-from sbmt.counter_rng import Purpose, draw_seed, edge_words, first_example, to_uniform
+from sbmt.attention.slots import attend_by_messages, attend_in_slots
+from sbmt.counter_rng import Purpose, draw_seed, edge_words, number_examples, to_uniform
 from sbmt.errors import SbmtError, check_choice, choose, describe, is_number
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import check_as_many_keys
 from sbmt.kernels.operators import attend, can_run_on, cell_uniforms
 from sbmt.types import accumulator, check_floating, check_untransformed
 
-Attend = Callable[[Tensor, Tensor, Tensor, EdgeList, EdgeTerms], Attended]
-
-
-def _attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Imports PyTorch Geometric, which takes longer than torch, when it is first needed."""
-    from sbmt.attention.message_passing import attend_by_messages
-
-    return attend_by_messages(query, key, value, edges, terms)
-
 
 def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Compiled loops over CSR rows, which compute scores again in the backward pass; see :func:`edge_attention`.
+    """Compiled loops over CSR rows, which recompute scores in the backward pass; see :func:`edge_attention`.
 
     16-bit inputs are converted to float32. Differentiable once. Cost: O(edges · d) time, O(edges + n · d) memory.
     """
@@ -46,27 +35,18 @@ def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, t
     return out.to(value.dtype), weights
 
 
-BACKENDS: dict[str, Attend] = {
-    "dense": attend_dense,
-    "pyg": _attend_by_messages,
-    "cpu": attend_by_rows,
-    "gpu": attend_in_slots,
-}
+BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_by_rows, "gpu": attend_in_slots}
 DENSE_ABOVE = 1 / 16
-"""The density from which visiting every pair is faster on GPUs and where loops cannot be compiled."""
+"""The density from which visiting every pair is faster, on GPUs and wherever loops cannot be compiled."""
 DENSE_CELLS = 1 << 28
-"""The number of pairs, over all examples and heads, whose mask is small enough for that."""
+"""The largest number of pairs, over all examples and heads, for which a dense mask is formed."""
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
-    """Names that ``backend=`` accepts for tensors on a device, besides ``"auto"``.
+    """The names, besides ``"auto"``, that ``backend=`` accepts for tensors on a device.
 
     Args:
         device: Device of the tensors.
-
-    Example:
-        >>> "dense" in available_backends()
-        True
     """
     try:
         device = torch.device(device)
@@ -94,10 +74,10 @@ def edge_attention(
     r"""Softmax attention of each query over the keys that it has edges to.
 
     With $s_{ij} = q_i k_j^\top / \sqrt d$, gate $g$ (1 where none is given) and bias $\beta$ (0 where none is given),
-    edge (i, j) has
+    edge (i, j) has the weight
 
-    - ``gate_rule="score"``: $w_{ij} = \exp(g_{ij} s_{ij} + \beta_{ij})$,
-    - ``gate_rule="weight"``: $w_{ij} = g_{ij} \exp(s_{ij} + \beta_{ij})$,
+    - $w_{ij} = \exp(g_{ij} s_{ij} + \beta_{ij})$ under ``gate_rule="score"``,
+    - $w_{ij} = g_{ij} \exp(s_{ij} + \beta_{ij})$ under ``gate_rule="weight"``,
 
     and query i gets
 
@@ -113,36 +93,31 @@ def edge_attention(
         edges: The mask; its shape is ``(batch, heads, n_queries, n_keys)``.
         gate: ``(n_edges,)`` in EdgeList order, positive.
         gate_rule: What the gate multiplies.
-        bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to scores. Without a gate it is the gate $e^\beta$ under
-            the weight rule. A bias of $-\ln p$ on an edge that was drawn with probability p makes numerator and
-            denominator unbiased estimates of those of attention to every key.
+        bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to scores. A bias of $-\ln p$ on an edge that was drawn
+            with probability p makes numerator and denominator unbiased estimates of those of attention to every key.
         sink: $b$, ``(heads,)``, a logit that takes part in every row's softmax but has no value, so that a
             query may attend to nothing. −∞ switches it off.
         backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
             differ only in speed.
-        dropout: Probability in [0, 1) that an edge's weight is dropped; the rest are scaled up to keep the mean.
+        dropout: Probability in [0, 1) that an edge's weight is dropped; the others are scaled up to keep the mean.
         generator: Source of dropout's seed: one int64 if ``dropout > 0``, none otherwise.
         return_weights: Also return the weights $a$ before dropout.
 
     Returns:
         ``(batch, heads, n_queries, d_value)`` in the type of ``value``; with ``return_weights``, a pair of that and
-        ``(n_edges,)`` in EdgeList order, float64 for values in float64 and float32 for all others. Both are
-        differentiable in all tensors above.
+        ``(n_edges,)`` in EdgeList order, float64 or float32. Both are differentiable in all tensors above.
 
     Raises:
-        SbmtError: If shapes do not fit, or for integer input, a gate of the wrong length or sign, a bias or sink of the
-            wrong length or not finite, unknown names, or dropout outside [0, 1).
+        SbmtError: On shapes that do not fit, integer input, a gate, bias or sink of the wrong length, a gate that is
+            not positive, a bias or sink that is not finite, unknown names, or dropout outside [0, 1).
 
     Paper: equations 3 and 4; the gate rules are equation 9 and the released code's. Bias and sink are not the paper's.
 
     Example:
         >>> edges = EdgeList.from_dense(torch.ones(1, 1, 1, 2, dtype=torch.bool))
-        >>> x = torch.zeros(1, 1, 2, 1)
-        >>> _, weights = edge_attention(
-        ...     x[:, :, :1], x, x, edges, bias=torch.tensor([2.0, 1.0]).log(), sink=torch.zeros(1),
-        ...     backend="dense", return_weights=True,
-        ... )
-        >>> weights  # of 2 : 1 : 1, the last of which is the sink's
+        >>> x, bias = torch.zeros(1, 1, 2, 1), torch.tensor([2.0, 1.0]).log()
+        >>> _, weights = edge_attention(x[:, :, :1], x, x, edges, bias=bias, sink=torch.zeros(1), return_weights=True)
+        >>> weights.round(decimals=2)  # of 2 : 1 : 1, where the last is the sink's
         tensor([0.5000, 0.2500])
     """
     check_attention_inputs(query, key, value)
@@ -159,7 +134,8 @@ def edge_attention(
     check_dropout(dropout)
     check_backend(backend, query.device)
     if dropout:
-        scale = dropout_scale(edges, dropout, draw_seed(generator), first_example(), value.dtype)
+        first_example = number_examples(0, query.shape[0])
+        scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype)
         terms = terms._replace(weight_scale=scale)
     values, weights = attend_along(query, key, value, edges, terms, backend)
     return values if weights is None else (values, weights)
@@ -168,17 +144,14 @@ def edge_attention(
 def attend_along(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
 ) -> Attended:
-    """:func:`edge_attention` without its checks. The weights are None unless ``terms.return_weights``."""
+    """:func:`edge_attention` without its checks; the weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges) if backend == "auto" else backend
     values, weights = BACKENDS[name](query, key, value, edges, terms)
     return values, weights if terms.return_weights else None
 
 
 def pick_backend(edges: EdgeList) -> str:
-    """The name of the backend that ``backend="auto"`` selects for these edges.
-
-    Causal masks always get the same one: otherwise later tokens could change the rounding of earlier ones.
-    """
+    """What ``backend="auto"`` selects; for causal masks not by density, so that later tokens never change rounding."""
     if can_run_on(edges.keys.device):
         return "cpu"
     if edges.n_edges >= DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS and not edges.causal:
@@ -187,10 +160,7 @@ def pick_backend(edges: EdgeList) -> str:
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
-    """The factor of each edge's weight: 0 with probability ``dropout``, else 1 / (1 − ``dropout``).
-
-    It depends only on the edge's cell: it is the same for all masks that contain the edge, and on every device.
-    """
+    """Each edge's factor, 0 or 1 / (1 − ``dropout``), which only depends on its cell: not on the mask or the device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
         uniform = cell_uniforms(edges.row_ptr, edges.keys, seed, first_example, n_queries, heads)
@@ -203,7 +173,7 @@ def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int
 
 
 def check_backend(backend: str, device: torch.device | None = None) -> None:
-    """Raises SbmtError unless the backend is "auto" or one that serves the device; without one, any device here."""
+    """Raises SbmtError unless the backend is "auto", or available for the device, or for any device if that is None."""
     if backend == "auto":
         return
     names = available_backends("cpu" if device is None else device)
@@ -213,10 +183,7 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
 
 
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
-    """Raises SbmtError unless query, key and value are floating-point tensors whose shapes fit an attention.
-
-    A window also needs as many queries as keys. The batch may be empty.
-    """
+    """Raises SbmtError unless these are inputs of an attention, with as many queries as keys if there is a window."""
     check_floating(query=query, key=key, value=value)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4 or 0 in tensor.shape[1:]:

@@ -1,10 +1,10 @@
-"""Further arguments of attention along edges, and their checks."""
+"""The inputs of attentions, and the optional terms of attention along edges with their checks."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbmt.errors import SbmtError, describe
 
@@ -13,7 +13,21 @@ GateRule = Literal["score", "weight"]
 the released code."""
 
 Attended = tuple[Tensor, Tensor | None]
-"""Values of queries, and the weights of edges after the softmax if they are wanted."""
+"""The queries' values, and the edges' weights after the softmax if they were requested."""
+
+
+class Heads(NamedTuple):
+    """The inputs of an attention: query, key, value ``(batch, heads, n, d)``, and masks ``(batch, n)`` or None."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    query_mask: Any = None  # bool, True = real token
+    key_mask: Any = None
+
+    def attend(self, attention: nn.Module, **options: Any) -> Any:
+        """The output of an attention for these inputs."""
+        return attention(*self[:3], query_mask=self.query_mask, key_mask=self.key_mask, **options)
 
 
 class EdgeTerms(NamedTuple):
@@ -22,13 +36,13 @@ class EdgeTerms(NamedTuple):
     gate: Tensor | None = None  # (n_edges,), positive; None for ones
     gate_rule: GateRule = "score"
     bias: Tensor | None = None  # (n_edges,), added to scores; None for zeros
-    sink: Tensor | None = None  # (heads,), a logit without a value in every row; None for no such logit
+    sink: Tensor | None = None  # (heads,), a logit in every row's softmax that has no value; None for no such logit
     weight_scale: Tensor | None = None  # (n_edges,), dropout's factors, applied after the softmax; None for ones
-    return_weights: bool = False  # whether the weights after the softmax are wanted
+    return_weights: bool = False  # whether to return the weights after the softmax
 
 
 def check_numbers(name: str, numbers: Tensor | None, n: int, device: torch.device) -> None:
-    """Raises SbmtError unless this is None, or n floating-point numbers on the device."""
+    """Raises SbmtError unless ``numbers`` is None, or n floating-point numbers on the device."""
     if numbers is None:
         return
     if not isinstance(numbers, Tensor) or numbers.shape != (n,) or not numbers.is_floating_point():
@@ -39,7 +53,7 @@ def check_numbers(name: str, numbers: Tensor | None, n: int, device: torch.devic
 
 
 def check_terms(terms: EdgeTerms, n_edges: int, n_sinks: int, device: torch.device) -> None:
-    """Raises SbmtError unless all terms have a number per edge, or sink, and weights stay finite."""
+    """Raises SbmtError unless all terms have the right length and keep the weights finite."""
     gate, _, bias, sink, scale, _ = terms
     for name, numbers in (("gate", gate), ("bias", bias), ("weight_scale", scale)):
         check_numbers(name, numbers, n_edges, device)

@@ -23,8 +23,8 @@ class EdgeAttention(MessagePassing):
     $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$ under
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
     sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
-    neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may come in pairs,
-    of sources and targets, as ``torch_geometric.nn.HeteroConv`` gives them: call that with dictionaries of queries,
+    neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may be pairs of
+    sources and targets, as ``torch_geometric.nn.HeteroConv`` passes them; call that with dictionaries of queries,
     keys, values and edges.
 
     Args:
@@ -58,11 +58,9 @@ class EdgeAttention(MessagePassing):
         *,
         return_weights: bool = False,
     ) -> Float[Tensor, "n_targets d_value"] | tuple[Float[Tensor, "n_targets d_value"], Float[Tensor, " n_edges"]]:
-        """Passes messages from sources to targets, and returns what each target receives.
+        """Returns what each target receives and, with ``return_weights``, the edges' weights after the softmax.
 
-        ``gate`` has a positive number per edge, and ``weight_scale`` multiplies the edges' weights after the softmax,
-        as dropout does; None means ones. ``bias`` is added to the edges' scores. ``sink`` adds a term to each target's
-        denominator, its exponential. With ``return_weights``, the weights after the softmax are also returned.
+        ``weight_scale`` multiplies the weights after the softmax, as dropout does; the other terms are as above.
         """
         given: Any = (query, 1), (key, 0), (value, 0)
         queries, keys, values = (x[side] if isinstance(x, tuple) else x for x, side in given)
@@ -75,7 +73,7 @@ class EdgeAttention(MessagePassing):
     def pass_messages(
         self, query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
-        """:meth:`forward` without its checks: what targets receive, and the weights. A sink is one per target."""
+        """:meth:`forward` without its checks: what targets receive, and the weights."""
         size = key.shape[0], query.shape[0]
         given = {"query": (None, query), "key": (key, None), "gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
         weights: Tensor = self.edge_updater(edge_index, size=size, **given)
@@ -93,7 +91,7 @@ class EdgeAttention(MessagePassing):
         index: Tensor,
         size_i: int,
     ) -> Tensor:
-        """The weights of edges, which sum to at most 1 for each target."""
+        """The edges' weights, which sum to at most 1 for each target."""
         scores = (query_i / query_i.shape[-1] ** 0.5 * key_j).sum(-1)  # n_edges
         if gate is not None:
             scores = scores * gate if self.gate_rule == "score" else scores + gate.log()
@@ -102,7 +100,7 @@ class EdgeAttention(MessagePassing):
         if sink is None:
             return softmax(scores, index, num_nodes=size_i)
         sink = sink.clamp(min=torch.finfo(sink.dtype).min)  # −∞ by itself would make NaN where there are no edges
-        with_sinks = torch.cat([index, torch.arange(size_i, device=index.device)])  # one more edge of each target
+        with_sinks = torch.cat([index, torch.arange(size_i, device=index.device)])  # an additional edge of each target
         return softmax(torch.cat([scores, sink]), with_sinks, num_nodes=size_i)[: len(index)]
 
     def message(self, value_j: Tensor, weights: Tensor) -> Tensor:
@@ -111,7 +109,7 @@ class EdgeAttention(MessagePassing):
 
 
 def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -> None:
-    """Raises SbmtError unless these are nodes of a bipartite graph and its edges."""
+    """Raises SbmtError unless these are the nodes and edges of a bipartite graph."""
     check_floating(query=query, key=key, value=value)
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 2:
@@ -136,4 +134,4 @@ def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeLis
     return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if terms.return_weights else None
 
 
-_layer = cache(EdgeAttention)  # it has no state, and building one takes longer than attention in a short sequence
+_layer = cache(EdgeAttention)  # which has no state, and takes longer to build than attention over a short sequence

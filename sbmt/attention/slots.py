@@ -1,4 +1,4 @@
-"""Attention in static shapes: every row has as many slots as the longest has edges, and GPUs run plain PyTorch."""
+"""Attention in static shapes and plain PyTorch, for GPUs: every row has as many slots as the longest row has edges."""
 
 import torch
 from torch import Tensor
@@ -7,19 +7,24 @@ from sbmt.attention.inputs import Attended, EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.types import accumulator
 
-MOST_PADDING = 8  # times as many slots as edges; beyond that, messages along edges take less memory
+MOST_PADDING = 8  # slots per edge; with more slots than that, message passing takes less memory
+
+
+def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
+    """Imports PyTorch Geometric only when it is needed, since that takes longer than importing torch."""
+    from sbmt.attention import message_passing
+
+    return message_passing.attend_by_messages(query, key, value, edges, terms)
 
 
 def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Masked softmax attention over the slots of each row; see :func:`sbmt.edge_attention`.
 
-    Cost: O(n · c · d) time and memory, where c is the largest number of edges of a row, and one wait for the device.
+    Cost: O(n · c · d) time and memory, where c is the largest number of edges of a row, and one synchronisation.
     """
     degrees = edges.degrees()
     n_slots = max(1, int(degrees.max()))
     if n_slots * degrees.numel() > MOST_PADDING * (edges.n_edges + degrees.numel()):
-        from sbmt.attention.message_passing import attend_by_messages
-
         return attend_by_messages(query, key, value, edges, terms)
     is_edge = torch.arange(n_slots, device=query.device) < degrees[:, None]  # rows slots
 

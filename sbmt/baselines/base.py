@@ -1,4 +1,4 @@
-"""Code that baselines share: checks of inputs, zeros at padding, number types, and the output."""
+"""Shared code of the baselines: checks of inputs, zeros at padding, number types, and the output."""
 
 from contextlib import nullcontext
 from functools import reduce
@@ -36,8 +36,8 @@ class Baseline(nn.Module):
     unless a subclass says otherwise.
     """
 
-    is_drawn = False  # whether values depend on a mask that is drawn
-    is_precise = True  # computed in float32 at least, whatever autocast and the inputs are
+    is_drawn = False  # whether values depend on random draws
+    is_precise = True  # whether it computes in float32 at least, regardless of autocast and the inputs
 
     def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0, causal: bool = False) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Baseline(nn.Module):
         self.d_head, self.n_heads, self.dropout, self.causal = d_head, n_heads, dropout, causal
 
     def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
-        """The values if every real query reads every real key, or else the whole output; any numbers at padding."""
+        """The values if real queries attend to all real keys, otherwise the whole output; anything at padding."""
         raise NotImplementedError
 
     def forward(
@@ -62,16 +62,15 @@ class Baseline(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> AttentionOutput:
-        """Attends; see :class:`~sbmt.layers.SBMAttention` for arguments, and for what is refused."""
+        """Attends; the arguments are those of :class:`~sbmt.layers.SBMAttention`."""
         check_attention_inputs(query, key, value)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
-        if self.is_drawn or not len(query):
-            if (shapes := shapes_alone(self, query, key, value)) is not None:
-                return shapes
+        if (self.is_drawn or not len(query)) and (shapes := shapes_alone(self, query, key, value)) is not None:
+            return shapes
         if cache is not None:
             check_decoding(self, query_mask, key_mask)
-            key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
+            key, value = (buffer[:, :, : cache.length] for buffer in cache.append(key, value))
         shape, dtypes = (*query.shape[:3], key.shape[2]), [query.dtype, key.dtype, value.dtype]
         check_causal(shape, self.causal)
         dtype = reduce(torch.promote_types, [*dtypes, torch.float32] if self.is_precise else dtypes)
@@ -95,10 +94,10 @@ class Baseline(nn.Module):
 
 
 def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None) -> Bool[Tensor, "batch n"]:
-    """The mask of real tokens; True everywhere if there is none."""
+    """The mask of real tokens, True everywhere if that is None."""
     return torch.ones(x.shape[::2], dtype=torch.bool, device=x.device) if mask is None else mask
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """The real keys, or all keys of an example that has none: its softmax stays finite and is ignored."""
+    """The real keys, or all keys of an example without any, so that its softmax, which is ignored, is finite."""
     return key_mask | ~key_mask.any(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Full attention: every query reads every key."""
+"""Full attention: every query attends to every key."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ class FullAttention(Baseline):
 
     Args:
         dropout: Dropout of the attention weights, from PyTorch's global generator.
-        causal: Whether no query reads a later key.
+        causal: Whether no query attends to a later key.
 
     Cost: O(n² d) time, O(n d) memory where the kernel is fused. Source: equation 1 of the paper.
     """
@@ -24,10 +24,10 @@ class FullAttention(Baseline):
         n_queries, n_keys = query.shape[2], key.shape[2]
         mask = None if key_mask is None else keys_to_read(key_mask)[:, None, None, :]
         is_triangle = self.causal and mask is None and n_queries == n_keys
-        if self.causal and not is_triangle and n_queries > 1:  # the last query reads all keys
+        if self.causal and not is_triangle and n_queries > 1:  # a single query is the last
             seen = torch.ones(n_queries, n_keys, dtype=torch.bool, device=key.device).tril(n_keys - n_queries)
             mask = seen if mask is None else seen & mask
-            mask = mask | ~mask.any(-1, keepdim=True)  # of padded queries before all real keys
+            mask = mask | ~mask.any(-1, keepdim=True)  # queries without a real key stay finite
         return nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_triangle
         )

@@ -1,7 +1,4 @@
-"""Attention by the features of a kernel, few enough to read all pairs without visiting any.
-
-Linear attention has a kernel of its own; Performer estimates the softmax's by random features (FAVOR+).
-"""
+"""Attention to all pairs in linear time, by features of a kernel: linear attention, and Performer (FAVOR+)."""
 
 from math import log
 
@@ -24,23 +21,22 @@ class LinearAttention(Baseline):
           = \sum_f \operatorname{softmax}_f\Big(\log \phi_f(q_i) + \log \sum_j \phi_f(k_j)\Big)
             \sum_j \operatorname{softmax}_j\big(\log \phi_f(k_j)\big)\, v_j$$
 
-    The right-hand side is what is computed, in float32 at least: each feature attends to the keys, then each query
-    attends to the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of
-    features underflows. Nothing is learned, and there is no $1/\sqrt d$, since the kernel is not the softmax's.
+    The right-hand side is computed, in float32 at least: each feature attends to the keys, then each query attends to
+    the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of features
+    underflows. Nothing is learned, and there is no $1/\sqrt d$, since the kernel is not the softmax's.
 
     Args:
         dropout: On the output values, because attention weights are never formed; from PyTorch's global generator.
-        causal: Whether no query reads a later key. Sums over keys are then prefix sums, and features no logarithms.
+        causal: Whether no query attends to a later key; computed by prefix sums, and not in logarithms.
 
     Cost: O(n d²) time, O(n d + d²) memory per head; causal, O(n (d² + d CHUNK)) and O(n (d + d² / CHUNK)).
-
     Source: Katharopoulos, Vyas, Pappas and Fleuret (2020), "Transformers are RNNs: Fast Autoregressive Transformers
     with Linear Attention"; a baseline in the paper's section 5. Deviation: the code used there omits the denominator
     and divides by √n, where n is the padded length.
     """
 
     def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:
-        r"""$\log \phi(x)$: $\log (1 + x)$ above 0 and x below, where ``log(elu(x) + 1)`` would round to nothing."""
+        r"""$\log \phi(x)$: $\log (1 + x)$ above 0 and x below, where ``log(elu(x) + 1)`` could round to −∞."""
         return torch.where(tokens > 0, tokens.relu().log1p(), tokens)
 
     def attend(self, inputs: Inputs) -> Tensor:
@@ -57,7 +53,7 @@ class LinearAttention(Baseline):
 
 
 def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
-    """The same sums over the keys up to each query's own: those of earlier chunks together, the others pair by pair."""
+    """The sums over keys that are not later: those of earlier chunks by prefix sums, the others pair by pair."""
     key = zero_padding(key, key_mask)
     n_queries, n_keys = query.shape[2], key.shape[2]
     value = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # the last column sums weights
@@ -73,13 +69,13 @@ def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | 
 def sample_orthogonal_features(n_features: int, d_head: int) -> Float[Tensor, "n_features d_head"]:
     r"""Random vectors, each $\mathcal N(0, I)$, and orthogonal within each block of ``d_head`` rows.
 
-    They are float64, from PyTorch's global generator of the CPU. A block is a Haar-distributed orthogonal matrix whose
-    rows get the chi-distributed lengths of normal vectors; the last one may be cut. Cost: O(n_features · d_head²).
+    They are float64, from PyTorch's global CPU generator. A block is a Haar-distributed orthogonal matrix whose rows
+    get the chi-distributed lengths of normal vectors; the last block may be cut. Cost: O(n_features · d_head²).
     """
     shapes = (-(-n_features // d_head), d_head, d_head), (n_features, d_head)
     blocks, rows = (torch.randn(shape, dtype=torch.float64, device="cpu") for shape in shapes)
     directions, triangle = torch.linalg.qr(blocks)
-    # QR alone prefers some directions: they are uniform only once the triangle's diagonal is made positive.
+    # QR alone favours some directions; they are uniform if the triangle's diagonal is positive.
     directions = directions * triangle.diagonal(dim1=1, dim2=2).sign()[:, None]
     return rows.norm(dim=1, keepdim=True) * directions.mT.flatten(0, 1)[:n_features]  # n_features d_head
 
@@ -92,16 +88,15 @@ class PerformerAttention(LinearAttention):
 
     Where all $w_f \sim \mathcal N(0, I)$, orthogonal or not, $\phi(q)^\top \phi(k)$ has mean $e^{q^\top k / \sqrt d}$.
     So numerator and denominator are unbiased, but their quotient is not: its error falls as $1/\sqrt m$ and grows fast
-    with the length of queries and keys. Features stay logarithms, so nothing overflows.
+    with the length of queries and keys. It computes with logarithms of features, so nothing overflows.
 
     Args:
         n_features: Random features m, drawn at construction, the same for all heads; the paper's comparison has 256.
         dropout: As in :class:`LinearAttention`.
 
     Cost: O(n m d) time, O(n m + m d) memory per head.
-
     Source: Choromanski et al. (2021), "Rethinking Attention with Performers"; a baseline in the paper's section 5.
-    Deviations: features are never drawn anew, and no epsilon is added to them.
+    Deviations: features are never redrawn, and no epsilon is added to them.
     """
 
     features: Tensor
@@ -114,7 +109,7 @@ class PerformerAttention(LinearAttention):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the features anew."""
+        """Draws new features."""
         self.features.copy_(sample_orthogonal_features(self.n_features, self.d_head))
 
     def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:

@@ -11,19 +11,17 @@ class LinformerAttention(Baseline):
     r"""$\operatorname{softmax}\big(Q (E K)^\top / \sqrt d\big)\, E V$ with a learned matrix $E$ over positions.
 
     Each head has one $E$, the same for keys and values; n < ``n_positions`` keys use its first n columns. Padded keys
-    and values are zeroed, so they add nothing to any mixture. All mixtures compete in the softmax, however few keys are
-    real, so that weight may go to one that holds nothing.
+    and values are zero. All mixtures take part in the softmax, however few keys are real.
 
     Args:
         n_positions: Largest number of keys, padding included.
-        n_projected: Learned mixtures of keys, at least 1, at first normal with standard deviation 0.02; the paper's
+        n_projected: Learned mixtures of keys, at least 1, initially normal with standard deviation 0.02; the paper's
             comparison has 256.
         dropout: On the weights of mixtures, from PyTorch's global generator.
 
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
-
     Source: Wang, Li, Khabsa, Fang and Ma (2020), "Linformer: Self-Attention with Linear Complexity", with its
-    key-value sharing; a baseline in the paper's section 5, whose code shares the matrices among layers, too.
+    key-value sharing; a baseline in the paper's section 5, whose code also shares the matrices among layers.
     """
 
     is_precise = False
@@ -38,11 +36,11 @@ class LinformerAttention(Baseline):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the projection anew."""
+        """Draws a new projection."""
         nn.init.normal_(self.projection, std=0.02)
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """The values; SbmtError on another number of heads, or on more keys than positions."""
+        """The values; SbmtError if the number of heads differs, or there are more keys than positions."""
         query, key, value, _, _, dropout, *_ = inputs
         if query.shape[1] != self.n_heads:
             raise SbmtError(f"the layer has {self.n_heads} heads, got queries of shape {tuple(query.shape)}")

@@ -1,4 +1,4 @@
-"""Nyströmformer's attention: the softmax matrix, reconstructed from its values at a few landmarks."""
+"""Nyströmformer's attention: approximates the softmax matrix from its values at a few landmarks."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -48,7 +48,7 @@ def pseudo_inverse(
 
 
 def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
-    """Softmax over the keys that are read; zeros elsewhere, and if there are none."""
+    """Softmax over the keys where ``is_read`` is True; zeros elsewhere, and if there are none."""
     is_read = is_read[:, None, None]
     return torch.softmax(scores.masked_fill(~is_read, torch.finfo(scores.dtype).min), -1) * is_read
 
@@ -62,16 +62,15 @@ class NystromAttention(Baseline):
     $$Y = \sigma\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \sigma\!\left(\frac{\tilde Q \tilde K^\top}{\sqrt d}
     \right)^{\!+} \sigma\!\left(\frac{\tilde Q K^\top}{\sqrt d}\right) V,$$
 
-    where :func:`pseudo_inverse` approximates the inverse. With a landmark per token and enough iterations it is full
-    attention.
+    where :func:`pseudo_inverse` approximates the inverse. With a landmark per token and enough iterations this equals
+    full attention.
 
     Args:
-        n_landmarks: Largest number of landmarks, at least 1; fewer real tokens have one each.
+        n_landmarks: Largest number of landmarks, at least 1; with fewer real tokens, each is a landmark.
         n_iterations: Steps of the pseudo-inverse, at least 1.
         dropout: On the softmax of queries over landmarks. It takes one int64 from ``generator``; nothing else does.
 
     Cost: for L landmarks, O(n L d + n L² + iterations · L³) time, O(n L) memory.
-
     Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating
     Self-Attention" (2021). Deviations from the authors' code: landmarks exclude padding, segments need not divide the
     length, $Z_0$ is scaled for each matrix, weights are dropped out, and no convolution of the values is added.

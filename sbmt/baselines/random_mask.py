@@ -1,4 +1,4 @@
-"""The control that every learned mask must beat: a random mask of the same density."""
+"""The control for learned masks: a random mask of the same density."""
 
 from typing import Any
 
@@ -16,18 +16,17 @@ from sbmt.types import AttentionOutput
 
 
 class RandomMaskAttention(Baseline):
-    """Attention under a fresh random mask whose edges all have the same probability, whatever the input.
+    """Attention under a random mask, drawn for each call, whose edges all have the same probability.
 
-    It is a block model with a single cluster that all tokens belong to. Nothing about the mask is learned. With
-    ``mask_density=0`` and a ``window`` it is the attention of a fixed window.
+    The mask is not learned: its block model has a single cluster. With ``mask_density=0`` it is only the ``window``.
 
     Args:
-        mask_density: Edge probability in [0, 1], of the pairs outside the window if there is one.
+        mask_density: Edge probability in [0, 1], for pairs outside the window if there is one.
         window: Whether every token also attends to those at most ``window / 2`` positions away; 0 means self-loops.
-        reweight: Whether a drawn edge weighs 1/p times as much, see :class:`~sbmt.layers.SBMAttention`.
+        reweight: Whether a drawn edge weighs 1/p times as much, as in :class:`~sbmt.layers.SBMAttention`.
         sink: Whether each head learns a logit that takes part in the softmax and has no value.
-        backend: What attends along the edges; ``"auto"`` chooses.
-        causal: Whether no token attends a later one.
+        backend: Implementation of attention along the edges, or ``"auto"``.
+        causal: Whether no token attends to a later one.
 
     Cost: O(n + edges · d).
     """
@@ -57,7 +56,7 @@ class RandomMaskAttention(Baseline):
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def reset_parameters(self) -> None:
-        """Sets the learned logits, if there are any, to zeros."""
+        """Sets the learned logits, if there are any, to zero."""
         if self.sink is not None:
             nn.init.zeros_(self.sink)
 

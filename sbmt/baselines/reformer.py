@@ -16,19 +16,17 @@ from sbmt.types import AttentionOutput
 
 
 class HashRound(NamedTuple):
-    """One round of hashing: tokens in the order of their buckets, cut into chunks, and which pairs attend."""
+    """A round of hashing: tokens in the order of their buckets, cut into chunks, and which pairs attend."""
 
     queries: Int[Tensor, "batch heads chunks size"]
     keys: Int[Tensor, "batch heads chunks twice_size"]
     is_attended: Bool[Tensor, "batch heads chunks size twice_size"]
-    place: Int[Tensor, "batch heads n"]  # of every token in that order
+    place: Int[Tensor, "batch heads n"]  # position of each token in that order
 
 
 def hash_tokens(query: Tensor, rotations: Tensor, half_buckets: Tensor) -> Tensor:
-    r"""The bucket $\arg\max\,[x R \mid -x R]$ of every token in every round, ``(batch, heads, rounds, n)``.
-
-    R has shape ``(heads, rounds, d, columns)``, of whose columns each example uses the first ``half_buckets``.
-    """
+    r"""The bucket $\arg\max\,[x R \mid -x R]$ of each token in each round, ``(batch, heads, rounds, n)``."""
+    # R: heads rounds d columns, of which each example uses the first half_buckets
     is_unused = torch.arange(rotations.shape[-1], device=query.device) >= half_buckets[:, None]  # batch columns
     rotated = query.detach()[:, :, None] @ rotations.to(query.dtype)  # batch heads rounds n columns
     both = torch.cat([rotated, -rotated], -1)
@@ -36,10 +34,10 @@ def hash_tokens(query: Tensor, rotations: Tensor, half_buckets: Tensor) -> Tenso
 
 
 def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]:
-    """The pairs that share a bucket within a chunk and the chunk before; each pair in the first round that finds it.
+    """The pairs that share a bucket within a chunk or with the chunk before, each in the first round that finds it.
 
     A token attends to itself only if no round finds another, and then in the first round. Padding is sorted to the end
-    and ignored; the chunk before the first is the last one that holds real tokens. ``n_chunk`` divides n.
+    and ignored; the chunk before the first is the last one with real tokens. ``n_chunk`` divides n.
     """
     batch, heads, n_hashes, n_tokens = bucket.shape
     n_chunks, device = n_tokens // n_chunk, bucket.device
@@ -77,13 +75,10 @@ def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]
 
 
 def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout: float, source: Generator) -> Tensor:
-    r"""Softmax over the pairs of all rounds, $\sum_r e^{z^r_i - z_i}\, o^r_i$ with $z_i = \log \sum_r e^{z^r_i}$.
-
-    $o^r$ is round r's softmax output, and $z^r$ its log-normaliser. Tokens without a pair get finite numbers.
-    """
+    r"""Softmax over the pairs of all rounds, $\sum_r e^{z^r_i - z_i} o^r_i$, where $z^r$ is a round's log-sum-exp."""
     length = torch.linalg.vector_norm(query, dim=-1, keepdim=True)
     unit = query / length.masked_fill(length == 0, 1.0)
-    nothing = torch.finfo(query.dtype).min  # not -inf: a round without pairs stays finite, then weighs 0
+    nothing = torch.finfo(query.dtype).min  # not -inf, so that rounds and tokens without pairs stay finite
     outputs, normalisers = [], []
     for queries, keys, is_attended, place in rounds:
         mine, theirs, values = _look_up(query, queries), _look_up(unit, keys), _look_up(value, keys)
@@ -99,7 +94,7 @@ def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout
 
 
 def _look_up(x: Tensor, tokens: Tensor) -> Tensor:
-    """What x, ``(batch, heads, n)`` or ``(batch, heads, n, d)``, holds for these tokens."""
+    """The entries of x, ``(batch, heads, n)`` or ``(batch, heads, n, d)``, for these tokens."""
     index = tokens.flatten(2) if x.dim() == 3 else tokens.flatten(2)[..., None].expand(-1, -1, -1, x.shape[3])
     return x.gather(2, index).unflatten(2, tokens.shape[2:])
 
@@ -108,8 +103,8 @@ class ReformerAttention(Baseline):
     r"""Softmax attention over the pairs that locality-sensitive hashing finds, without causality.
 
     In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ under a random
-    $R \in \mathbb{R}^{d \times b/2}$, fresh for every call, head and round, and cut into chunks. A token attends to
-    those of its bucket in its chunk and the one before. With $P_i$ the keys that any round finds,
+    $R \in \mathbb{R}^{d \times b/2}$, new for each call, head and round, and cut into chunks. A token attends to the
+    tokens of its bucket in its chunk and the chunk before. With $P_i$ the keys that any round finds,
 
     $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \qquad
     P_i = \{i\} \text{ if nothing else is found, otherwise } i \notin P_i.$$
@@ -122,12 +117,11 @@ class ReformerAttention(Baseline):
 
     Cost: for chunks of c tokens, O(rounds · n · d · (n/c + c) + rounds² · n · c) time and O(rounds · n · (n/c +
     rounds · c)) memory; n²/c comes from hashing in one step. Each call draws one int64 from ``generator``.
-
     Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, where keys
     have length √d before the scores are divided by √d; hence no 1/√d here. Deviations: a pair found in several rounds
     counts once, and a token attends to itself only as a last resort (the original subtracts log(rounds) and a large
     constant, to the same effect); the chunk before the first is the last of the same round; the number of buckets and
-    that last chunk depend on real tokens only, so padding changes no distribution; layers are not reversible.
+    that last chunk depend only on real tokens, so padding changes no distribution; layers are not reversible.
     """
 
     is_drawn = True

@@ -1,1 +1,1 @@
-"""The block model of a mask: memberships and a block matrix, from which every pair has its probability."""
+"""The block model of a mask: memberships and a block matrix, which give every pair its edge probability."""

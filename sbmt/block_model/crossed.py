@@ -1,4 +1,4 @@
-"""Block models whose clusters are crossed partitions, which do without an array of all tokens by all clusters."""
+"""Block models whose clusters are crossed partitions, without an array of all tokens by all clusters."""
 
 from typing import Any
 
@@ -17,14 +17,13 @@ from sbmt.types import full_precision, has_kernels_for
 CHUNK = 16  # queries at a time, in sums over causal pairs
 LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two
 Chosen = tuple[Tensor, Tensor]
-"""Parts that tokens belong to, int16, and how much: both ``(batch, heads, n, 2 · n_partitions)``."""
+"""The parts that tokens belong to, int16, and the memberships: both ``(batch, heads, n, 2 · n_partitions)``."""
 
 
 def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> Chosen:
-    """The two parts of largest logit of each partition, in ascending order, and their softmax.
+    """The two parts with the largest logits of each partition, in ascending order, and their softmax.
 
-    Part a of partition f has number f · size + a. The plain twin sets all other logits of the partition to −∞ and takes
-    the softmax of all. A partition of one part counts it twice, by half each.
+    Part a of partition f has number f · size + a. A partition of a single part lists it twice, with memberships of ½.
     """
     if can_run_on(logits.device):
         part, weight = operators.part_memberships(logits)
@@ -49,12 +48,12 @@ class CrossedModel(BlockModel):
     $$r_{ij} = \sum_{g} \big(\hat Q^{2g}_i S^{2g} \hat K^{2g\top}_j\big) \big(\hat Q^{2g+1}_i S^{2g+1}
     \hat K^{2g+1\top}_j\big), \qquad p_{ij} = 1 - e^{-r_{ij}}.$$
 
-    This is a block model under the Poisson link with s² clusters a group, the pairs of parts: a token's membership in a
-    pair is the product of those in its parts, and the group's block of S is the Kronecker product of the two $S^f$. It
-    has that model's law, and its dense memberships where somebody asks for them; drawing and rates never form them.
+    This is a block model under the Poisson link with s² clusters per group, the pairs of parts: a token's membership in
+    a pair is the product of those in its parts, and the group's block of S is the Kronecker product of the two $S^f$.
+    Its dense memberships are computed on request; neither drawing nor rates need them.
 
-    It is made of the parts and memberships of queries and of keys, as :func:`part_memberships` returns them, the
-    $S^f$, ``(heads, partitions, s, s)``, and two masks and ``causal`` as they have been checked already.
+    The arguments are the parts and memberships of queries and of keys, as :func:`part_memberships` returns them, the
+    $S^f$, ``(heads, partitions, s, s)``, and two masks and ``causal``, which have been checked already.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class CrossedModel(BlockModel):
         self.query_part, self.key_part = query[0], key[0]
         self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
         self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
-        self.part_blocks = self._block = part_blocks
-        if not part_blocks.is_cuda:  # which would have to be waited for
+        self.part_blocks = part_blocks
+        if not part_blocks.is_cuda:  # where this would synchronise
             self._query = in_range("query_membership", self._query, 1.0)
             self._key = in_range("key_membership", self._key, 1.0)
-            self.part_blocks = self._block = in_range("block_matrix", part_blocks, LARGEST_RATE)
+            self.part_blocks = in_range("block_matrix", part_blocks, LARGEST_RATE)
 
     @property
     def n_clusters(self) -> int:
@@ -76,25 +75,25 @@ class CrossedModel(BlockModel):
         return self.part_blocks.shape[1] // 2 * self.part_blocks.shape[2] ** 2
 
     @property
-    def block_matrix(self) -> Float[Tensor, "heads k k"]:
+    def block_matrix(self) -> Float[Tensor, "heads k k"]:  # type: ignore[override]
         """S with all its entries, including the zeros between groups."""
         first, second = self.part_blocks[:, 0::2], self.part_blocks[:, 1::2]
         crossed = first[:, :, :, None, :, None] * second[:, :, None, :, None, :]
         return torch.stack([torch.block_diag(*blocks) for blocks in crossed.flatten(4, 5).flatten(2, 3)])
 
     @property
-    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
-        """Memberships in all pairs of parts, most of them 0; computed anew each time, as are S and those of keys."""
+    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:  # type: ignore[override]
+        """Memberships in all pairs of parts, most of them 0; S and all memberships are recomputed at each access."""
         return self._crossed(self.query_part, self._query)
 
     @property
-    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
-        """Likewise."""
+    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:  # type: ignore[override]
+        """The same for keys."""
         return self._crossed(self.key_part, self._key)
 
     @property
     def factors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Parts and memberships of queries, blocks, parts and memberships of keys: what rates are made of."""
+        """Parts and memberships of queries, blocks, parts and memberships of keys: the factors of all rates."""
         return self.query_part, self._query, self.part_blocks, self.key_part, self._key
 
     @property
@@ -105,7 +104,7 @@ class CrossedModel(BlockModel):
             return (x.transpose(2, 3) @ self.part_blocks).transpose(2, 3).flatten(3)
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        r"""As for any block model, from how much queries and keys are in each pair of parts.
+        r"""The sum of all rates, from the total memberships of queries and keys in each pair of parts.
 
         With $N_{ac} = \sum_i \hat Q^{2g}_{ia} \hat Q^{2g+1}_{ic}$, and $M$ likewise of keys, it is $\sum_g \langle
         S^{2g\top} N S^{2g+1}, M \rangle$.
@@ -120,7 +119,7 @@ class CrossedModel(BlockModel):
             return (reached * key).sum((2, 3, 4))
 
     def _causal_sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        """The same over keys up to each query's own: those of earlier chunks by their totals, the others one by one.
+        """The same without later keys: the keys of earlier chunks by their totals, the others one by one.
 
         Cost: O(n g s (chunk + s)).
         """
@@ -137,7 +136,7 @@ class CrossedModel(BlockModel):
         return (here[:, :, :, 0::2] * here[:, :, :, 1::2]).sum((2, 3, 4, 5)) + (reached * seen).sum((2, 3, 4, 5))
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """As for any block model, in O(n · parts + edges)."""
+        """The rates of given edges, without exploration, in O(n · parts + edges)."""
         self.check_edges(edges)
         if can_run_on(self.device):
             return operators.edge_rate(*self.factors, edges.row_ptr, edges.keys)
@@ -148,7 +147,7 @@ class CrossedModel(BlockModel):
         return (first * second).sum(-1)
 
     def _pair_totals(self, part: Tensor, weight: Tensor) -> Float[Tensor, "batch heads g s s"]:
-        """How much the tokens of each graph are in every pair of parts."""
+        """The total memberships of each graph's tokens in every pair of parts."""
         if can_run_on(self.device):
             return operators.pair_totals(part, weight, self.part_blocks.shape[2])
         first, second = self._halves(part, weight)

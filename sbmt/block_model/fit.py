@@ -1,4 +1,4 @@
-"""What drawn edges tell of a block model: the density and its price, reweighting, and the fit by likelihood."""
+"""What a block model learns from drawn edges: density and its penalty, reweighting, and the fit by likelihood."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,15 +15,15 @@ from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
 Learning = Literal["straight_through", "likelihood"]
-"""What teaches a block model: the task, through gates, or the attention that its edges were given."""
+"""What a block model learns from: the task, through gates, or the attention of its edges, by likelihood."""
 
 
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
     r"""Share of real pairs that are edges, with a straight-through gradient.
 
     The value is $|M| / N$ for $N$ real pairs, 0 if there are none. With the gate of
-    :func:`~sbmt.block_model.model.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. The
-    expectation of that is $p_{ij}$ times the exact gradient, so it vanishes as masks become sparse.
+    :func:`~sbmt.block_model.model.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. On
+    average that is $p_{ij}$ times the exact gradient, so it vanishes as masks become sparse.
 
     Args:
         edges: The edges that were attended to.
@@ -44,20 +44,15 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
 
 def weigh_edges(
-    edges: EdgeList,
-    rate: Float[Tensor, " n_edges"],
-    link: Link,
-    law: Link,
-    exploration: float,
-    is_certain: Tensor | None,
+    edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, is_certain: Tensor | None
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
     r"""The :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges, and an estimated mean edge probability.
 
     An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
     that on average value and gradient of the estimate are those of :meth:`~sbmt.BlockModel.expected_density`.
 
-    ``rate`` is without exploration, and ``link`` makes probabilities of rates, but edges were drawn by those of ``law``
-    (see :func:`~sbmt.samplers.law_of`) with exploration. Certain edges would be there whatever was drawn.
+    ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges were drawn with exploration and the link
+    ``law`` (see :func:`~sbmt.samplers.law_of`), except certain ones, which every mask contains.
     """
     expected = probability(link, rate)
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
@@ -72,8 +67,8 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
 
     Args:
         outputs: One attention output per layer.
-        kind: ``"sampled"`` is the paper's, with a straight-through gradient; ``"expected"`` is the closed form of the
-            mean probability, with the exact gradient.
+        kind: ``"sampled"`` is the paper's density, with a straight-through gradient; ``"expected"`` is the mean edge
+            probability, with the exact gradient.
     """
     check_choice("kind", kind, DensityKind)
     if not isinstance(outputs, (list, tuple)) or not outputs or not all(hasattr(o, "density") for o in outputs):
@@ -97,16 +92,16 @@ class _UnitGradient(torch.autograd.Function):
 
 
 def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
-    """The tensor itself, whose gradient is scaled to length 1 for each head.
+    """The tensor itself; its gradient is scaled to length 1 for each head, with the same direction and optimum.
 
-    Rates are exponentials, so in rare steps the gradient of the fit grows by a factor of a thousand, after which Adam
-    would hardly move for hundreds of steps. The direction and the optimum do not change.
+    Rates are exponentials, so the gradient of the fit is a thousand times as large in rare steps, after which Adam
+    would hardly move for hundreds of steps.
     """
     return _UnitGradient.apply(x, head_axis)
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
-    """Raises SbmtError unless the name is known, and c > 0 is given where and only where it is needed."""
+    """Raises SbmtError unless the name is known, and c > 0 is given with likelihood and only then."""
     check_choice("learning", learning, Learning)
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
@@ -130,20 +125,20 @@ def fit_loss(
     $$\frac{1}{N} \sum_i \Big[\sum_j r_{ij} - c \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)\Big]$$
 
     over the N real queries of all examples and heads; 0 if there are none. The first sum runs over all keys and has
-    a closed form; the second runs over the drawn edges, and estimates that over all keys if the attention was
-    reweighted. If a head's overall rate is optimal, the rates of a query sum on average to c times the attention
-    that it gives to others, so that at most c edges per query are expected.
+    a closed form; the second runs over the drawn edges, and estimates the sum over all keys if the attention was
+    reweighted. At the optimum of a head's overall rate, the rates of a query sum on average to c times its attention
+    to other tokens, so that at most c edges per query are expected.
 
     Args:
         block_model: The block model to fit.
         edges: The edges that were attended to.
-        rate: Their rates without exploration, through which the block model learns.
-        weights: Their attention, as targets; no gradient passes.
+        rate: Their rates without exploration, with gradients to the block model.
+        weights: Their attention, as targets without gradients.
         edges_per_query: c.
         exploration: δ with which the edges were drawn.
-        is_near: Edges of a window, which were not drawn; the second sum leaves them out.
+        is_near: Which edges belong to a window, and were not drawn; the second sum excludes them.
 
-    Cost: O(n k + k² + edges). Not in the paper; after Ball, Karrer and Newman (2011), with attention for counted edges.
+    Cost: O(n k + k² + edges). Not in the paper; after Ball, Karrer and Newman (2011), with attention as edge counts.
     """
     targets = weights.detach().to(rate.dtype)
     targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)
@@ -153,7 +148,7 @@ def fit_loss(
 
 
 def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) -> Float[Tensor, ""]:
-    """What is summed up over the real queries of all examples and heads, as a mean; 0 where there are none."""
+    """``total`` divided by the number of real queries of all examples and heads; 0 where there are none."""
     batch, heads, n_queries, _ = shape
     if query_mask is None:
         return total / (batch * heads * n_queries)
@@ -161,17 +156,10 @@ def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) ->
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
-    """The sum of the layers' auxiliary losses, which you add to the loss of the task.
+    """The sum of the layers' auxiliary losses, to be added to the loss of the task.
 
     Args:
         outputs: The output of a model, or the attention outputs of its layers.
-
-    Example:
-        >>> import sbmt
-        >>> attention = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=8)
-        >>> x = torch.randn(1, 2, 5, 8)
-        >>> bool(auxiliary_loss([attention(x, x, x)]) != 0)
-        True
     """
     attention = [outputs] if isinstance(outputs, AttentionOutput) else getattr(outputs, "attention", outputs)
     if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):

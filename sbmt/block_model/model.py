@@ -1,7 +1,7 @@
 """The mixed-membership stochastic block model that an attention mask is drawn from.
 
-Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` knows the probability of every edge without listing them all:
-samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
+Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` determines the probability of every edge without listing the
+pairs; samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,15 @@ from torch.utils.checkpoint import checkpoint
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import TokenPairs, check_causal, check_mask, zero_padding
-from sbmt.kernels.operators import can_run_on
-from sbmt.kernels.operators import edge_dot as edge_dot_by_kernel
+from sbmt.kernels import operators
 from sbmt.types import check_floating, check_untransformed, full_precision, is_traced
 
 Link = Literal["bilinear", "poisson"]
 LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clusters and tokens stay finite in float32
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
-"""Rarer edges are weighted as if they had this probability: no weight grows beyond 20 times, at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # gathered along edges, or pairs whose probabilities are summed, at a time
+"""Rarer edges are weighted as if they had this probability, which limits weights to 20 at the price of a bias."""
+_NUMBERS_AT_ONCE = 1 << 24  # pairs whose probabilities are in memory at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -38,12 +37,7 @@ class ExtraKeys:
     """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n where a constant adds δ · n².
 
     Attributes:
-        per_query: Expected number of extra keys per query, > 0; padded keys count among the n_keys but are never
-            drawn. The paper's δ is constant.
-
-    Example:
-        >>> ExtraKeys(4).probability(1000)
-        0.004
+        per_query: Expected number of extra keys per query, > 0. Padded keys count in n_keys, but are never drawn.
     """
 
     per_query: int | float
@@ -54,7 +48,7 @@ class ExtraKeys:
             raise SbmtError("extra keys per query > 0", describe(self.per_query), do)
 
     def probability(self, n_keys: int | float) -> float:
-        """The δ that adds these keys."""
+        """δ for this many keys."""
         return min(self.per_query / n_keys, 0.5)
 
 
@@ -68,9 +62,8 @@ def check_exploration(exploration: float) -> None:
 def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$1 + p - \mathrm{sg}(p)$: exactly one in the forward pass, the identity in $p$ in the backward pass.
 
-    The score of a sampled edge is multiplied by this gate. The attention's value is that of the sampled mask, and the
-    loss's gradient with respect to the gate reaches the edge's probability unchanged:
-    $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
+    Multiplying the score of a sampled edge by this gate keeps its value, and passes the loss's gradient on to the
+    edge's probability: $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
 
     Args:
         probability: Edge probabilities *without* exploration and without the clamp to 1.
@@ -85,21 +78,18 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
         ([1.0, 1.0], [2.0, 5.0])
     """
     check_floating(probability=probability)
-    return 1 + (probability - probability.detach())  # the difference first: 1 + p − p may miss 1 by rounding
+    return 1 + (probability - probability.detach())  # the difference first, since (1 + p) − p may not round to 1
 
 
 def edge_dot(
     query: Float[Tensor, "batch heads n_queries width"], key: Float[Tensor, "batch heads n_keys width"], edges: EdgeList
 ) -> Float[Tensor, " n_edges"]:
     r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order. Cost: O(edges · width)."""
-    if can_run_on(query.device):
-        return edge_dot_by_kernel(query, key, edges.row_ptr, edges.keys)
-    if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than the rows of the edges
+    if operators.can_run_on(query.device):
+        return operators.edge_dot(query, key, edges.row_ptr, edges.keys)
+    if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than one row per edge
         return (query @ key.mT).flatten()[edges.cells()]
-    query, key = query.flatten(0, 2), key.flatten(0, 2)
-    step = max(1, _NUMBERS_AT_ONCE // query.shape[1])
-    pieces = zip(edges.rows().split(step), edges.key_rows().split(step), strict=True)
-    return torch.cat([(query[rows] * key[keys]).sum(-1) for rows, keys in pieces])
+    return (query.flatten(0, 2)[edges.rows()] * key.flatten(0, 2)[edges.key_rows()]).sum(-1)
 
 
 class BlockModel(TokenPairs):
@@ -121,12 +111,12 @@ class BlockModel(TokenPairs):
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
         link: How a rate becomes a probability.
-        causal: Whether no query may attend to a later key: pairs with j > i are excluded. As edges are independent,
-            the law of the others does not change. If there are fewer queries than keys, they are the last: query i is
-            at position i + n_keys - n_queries.
+        causal: Whether no query may attend to a later key. Since edges are independent, the law of the other pairs does
+            not change. If there are fewer queries than keys, the queries are the last tokens: query i is at position
+            i + n_keys - n_queries.
 
-    Leading dimensions of size 1 broadcast. 16-bit input becomes float32; float64 stays float64. Entries that exceed
-    [0, 1] by at most 1e-6 are treated as rounding errors and clamped; memberships of padded tokens are never read.
+    Leading dimensions of size 1 broadcast. The attributes of these names are float32, or float64 as given, and 0 for
+    padded tokens; entries outside [0, 1] by at most 1e-6 are taken for rounding errors and clamped.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
@@ -163,58 +153,43 @@ class BlockModel(TokenPairs):
         self.key_mask = check_mask("key_mask", key_mask, batch, key.shape[2], query.device)
         query = zero_padding(query.expand(batch, heads, -1, -1), self.query_mask)
         key = zero_padding(key.expand(batch, heads, -1, -1), self.key_mask)
-        self._query: Tensor = in_range("query_membership", query, 1.0)
-        self._key: Tensor = in_range("key_membership", key, 1.0)
+        self.query_membership: Tensor = in_range("query_membership", query, 1.0)
+        self.key_membership: Tensor = in_range("key_membership", key, 1.0)
         block = in_range("block_matrix", block, 1.0 if link == "bilinear" else LARGEST_RATE)
-        self._block: Tensor = block.expand(heads, -1, -1)
-
-    @property
-    def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:
-        r"""$\hat Q$, in at least float32, and 0 for padded tokens."""
-        return self._query
-
-    @property
-    def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:
-        r"""$\hat K$, likewise."""
-        return self._key
-
-    @property
-    def block_matrix(self) -> Float[Tensor, "heads k k"]:
-        """S."""
-        return self._block
+        self.block_matrix: Tensor = block.expand(heads, -1, -1)
 
     @property
     def n_clusters(self) -> int:
         """The number of clusters k."""
-        return self._block.shape[-1]
+        return self.block_matrix.shape[-1]
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
-        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair; anew where gradients are on."""
-        if torch.is_grad_enabled() and (self._query.requires_grad or self._block.requires_grad):
-            with full_precision(self._query):
-                return self.query_membership @ self.block_matrix
-        return self._known_rates
+        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair; reused without gradients."""
+        return self._multiply() if torch.is_grad_enabled() else self._known_rates
 
     @cached_property
     def _known_rates(self) -> Tensor:
-        with torch.no_grad(), full_precision(self._query):
-            return self.query_membership @ self.block_matrix
+        return self._multiply()
+
+    def _multiply(self) -> Tensor:
+        query, block = self.query_membership, self.block_matrix
+        with full_precision(query):
+            return query @ block
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²).
 
         If the model is causal, $\sum_i \hat Q_i\, S\, \sum_{j \le i} \hat K_j^\top$, by prefix sums.
         """
-        with full_precision(self._query):
+        query, key = self.query_membership, self.key_membership
+        with full_precision(query):
             if self.causal:
-                seen = self.key_membership.cumsum(2)[:, :, self.offset :]
-                return (self.query_rates * seen).sum((2, 3))
-            query, key = self.query_membership.sum(2, keepdim=True), self.key_membership.sum(2)
-            return (query @ self.block_matrix @ key[..., None]).flatten(1)
+                return (self.query_rates * key.cumsum(2)[:, :, self.offset :]).sum((2, 3))
+            return (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """The rates of given edges without exploration; otherwise as :meth:`edge_probability`."""
+        """The rates of given edges, without exploration, in EdgeList order. O(n k² + edges · k)."""
         self.check_edges(edges)
         return edge_dot(self.query_rates, self.key_membership, edges)
 
@@ -246,16 +221,16 @@ class BlockModel(TokenPairs):
         return probability(self.link, rate + exploration if exploration else rate)
 
     def check_edges(self, edges: EdgeList) -> None:
-        """Raises SbmtError unless these are edges of this model's shape."""
+        """Raises SbmtError unless these edges have this model's shape and causality."""
         if not isinstance(edges, EdgeList) or edges.shape != self.shape or edges.causal < self.causal:
             got = edges if isinstance(edges, EdgeList) else type(edges).__name__
             expected = f"edges of shape {self.shape}{', causal' * self.causal}"
             raise SbmtError(expected, got, "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """Ones with the gradient of p, by :func:`straight_through_gate`.
+        """The :func:`straight_through_gate` of given edges.
 
-        p is used without ``min(·, 1)``, whose gradient is zero: no edge of probability 1 could become less likely.
+        p is not clamped here: with the clamp's gradient of zero, edges of probability 1 could never become less likely.
         """
         rate = self.edge_rate(edges)
         return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))
@@ -264,19 +239,18 @@ class BlockModel(TokenPairs):
         r"""Mean edge probability over real pairs with exploration δ in [0, 1); 0 where there is no real pair.
 
         Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
-        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). For
-        other links, and for block matrices whose rates are clamped, there is no closed form: it is the mean of
-        :meth:`expected_mask`, in O(n² k) time and without an array of that size.
+        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²).
+        Otherwise it is the mean of :meth:`expected_mask`, in O(n² k) time but without an array of n² numbers.
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
-        added = exploration if self.link == "bilinear" else 0.0  # to the mean, instead of to each rate
+        added = exploration if self.link == "bilinear" else 0.0  # to the mean instead of each rate
         total = self.sum_of_rates() if self.has_closed_density else self._total_probability(exploration - added)
         mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
         return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
 
     def _total_probability(self, exploration: float) -> Float[Tensor, "batch heads"]:
-        """The sum of :meth:`expected_mask`, some queries at a time, and again some in the backward pass."""
+        """The sum of :meth:`expected_mask`, a block of queries at a time, in the backward pass too."""
         query, key = self.rate_factors(exploration)
         step = max(1, _NUMBERS_AT_ONCE // (key[..., 0].numel()))
 
@@ -292,7 +266,7 @@ class BlockModel(TokenPairs):
 
     @cached_property
     def has_closed_density(self) -> bool:
-        """Whether :meth:`expected_density` has a closed form: the link is bilinear, and no rate exceeds 1."""
+        """Whether :meth:`expected_density` has a closed form: whether the link is bilinear and no rate exceeds 1."""
         if self.link != "bilinear":
             return False
         with torch.no_grad():
@@ -300,7 +274,7 @@ class BlockModel(TokenPairs):
                 return True
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
-            return bool((bound <= 1 + TOLERANCE).all())  # rounding alone must not make it quadratic
+            return bool((bound <= 1 + TOLERANCE).all())  # rounding errors must not make it quadratic
 
     def __repr__(self) -> str:
         causal = ", causal=True" * self.causal
@@ -310,9 +284,9 @@ class BlockModel(TokenPairs):
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
-    An edge that is drawn with probability p, exploration included, then stands for 1/p pairs, so that the softmax's
-    numerator and denominator over drawn edges are unbiased estimates of those over all pairs, if p is at least
-    :data:`SMALLEST_PROBABILITY`. Certain edges have p = 1. The bias has no gradient. Not in the paper.
+    With p the probability of a draw, exploration included, or 1 for certain edges, numerator and denominator of the
+    softmax over drawn edges are unbiased estimates of those over all pairs, if p ≥ :data:`SMALLEST_PROBABILITY`. The
+    bias has no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
@@ -320,7 +294,7 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
 def _check_shapes(
     query: Tensor, block: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None
 ) -> tuple[int, int]:
-    """The numbers of examples and heads that all tensors broadcast to."""
+    """The batch size and number of heads that all tensors broadcast to."""
     masks = [mask for mask in (query_mask, key_mask) if isinstance(mask, Tensor)]
     heads = {x.shape[axis] for x, axis in ((query, 1), (block, 0), (key, 1)) if x.dim() > 1} - {1}
     batches = {x.shape[0] for x in (query, key, *masks) if x.dim()} - {1}
@@ -339,7 +313,7 @@ def _check_shapes(
 
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:
-    """The tensor with its entries clamped to [0, upper], which they may exceed only by rounding."""
+    """The tensor clamped to [0, upper]; SbmtError if rounding alone cannot explain an entry outside."""
     if is_traced(value):
         return value.clamp(0.0, upper)
     low, high = (x.item() for x in torch.aminmax(value.detach()))

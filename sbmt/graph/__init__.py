@@ -1,1 +1,1 @@
-"""Masks as graphs: edge lists in compressed sparse rows, and the patterns that make some."""
+"""Masks as graphs: edge lists in compressed sparse rows, and fixed patterns."""

@@ -1,7 +1,6 @@
 """The sampled mask as a list of edges, in compressed sparse rows.
 
-Samplers return an :class:`EdgeList`, and attention follows it. It needs only the plain tensors of
-:mod:`sbmt.graph.masks`, so it is a good place to start reading.
+Samplers return an :class:`EdgeList`, and attention follows its edges. A good place to start reading the library.
 """
 
 import inspect
@@ -33,11 +32,11 @@ class EdgeList(TokenPairs):
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
         key_mask: bool ``(batch, n_keys)``, the same for keys.
-        causal: Whether no query may have an edge to a later key. If queries are fewer than keys, they are last: query i
-            is at position i + n_keys - n_queries.
+        causal: Whether no query may have an edge to a later key. If there are fewer queries than keys, the queries are
+            the last tokens: query i is at position i + n_keys - n_queries.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
-        check: Whether to run also checks that take a pass over the edges: their order, their range, and that none
-            touches padding, or leads to a later key if the mask is causal.
+        check: Whether to check every edge too: keys are in order and in range, and no edge touches padding, or leads
+            to a later key if the mask is causal.
 
     Memory: 8 bytes per edge and per row. SbmtError if the parts do not fit together.
     """
@@ -54,14 +53,6 @@ class EdgeList(TokenPairs):
     def __post_init__(self) -> None:
         check_shape(self.shape)
         check_causal(self.shape, self.causal)
-        self._check_parts()
-        for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
-            object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, self.keys.device))
-        if self.check:
-            self._check_every_edge()
-
-    def _check_parts(self) -> None:
-        """Raises SbmtError where types, devices or lengths do not fit. Cost: O(1)."""
         row_ptr, keys, many = self.row_ptr, self.keys, self.multiplicity
         for name, part in (("row_ptr", row_ptr), ("keys", keys)):
             if not isinstance(part, Tensor) or part.dtype != torch.int64:
@@ -70,15 +61,19 @@ class EdgeList(TokenPairs):
             raise SbmtError(f"row_ptr on {keys.device}, as the keys", row_ptr.device, "move one of them")
         if row_ptr.shape != (prod(self.shape[:3]) + 1,):
             expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
-            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one more at the end")
+            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one at the end")
         if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
         if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
             raise SbmtError("one integer per edge as multiplicity", describe(many), "give as many as keys")
+        for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
+            object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, keys.device))
+        if self.check:
+            self._check_every_edge()
 
     def _check_every_edge(self) -> None:
-        """Raises SbmtError where order or range is wrong, or an edge touches padding. Cost: O(edges)."""
+        """The checks whose time grows with the number of edges: order, range, padding and causality."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
             got = f"a start of {int(self.row_ptr[0])} and a smallest step of {int(self.degrees().min())}"
             raise SbmtError("row_ptr that starts at 0 and never decreases", got, "build it with a cumulative sum")
@@ -88,7 +83,7 @@ class EdgeList(TokenPairs):
         rows = self.rows()
         if int(self.keys.min()) < 0 or int(self.keys.max()) >= n_keys:
             got = f"keys from {int(self.keys.min())} to {int(self.keys.max())}"
-            raise SbmtError(f"keys in [0, {n_keys})", got, "number keys within their head")
+            raise SbmtError(f"keys in [0, {n_keys})", got, "number the keys of each head from 0")
         if bool((is_unsorted := (self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
             got = f"others in row {int(rows[1:][is_unsorted][0])}"
             raise SbmtError("strictly ascending keys in every row", got, "sort the row and drop repeated keys")
@@ -126,12 +121,7 @@ class EdgeList(TokenPairs):
     ) -> "EdgeList":
         """Edges where a dense boolean mask is True.
 
-        Raises:
-            SbmtError: If it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
-
-        Example:
-            >>> EdgeList.from_dense(torch.eye(3, dtype=torch.bool)[None, None]).keys
-            tensor([0, 1, 2])
+        SbmtError if it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
@@ -142,7 +132,7 @@ class EdgeList(TokenPairs):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where it is."""
+        """The device of its tensors."""
         return self.keys.device
 
     @property
@@ -165,7 +155,7 @@ class EdgeList(TokenPairs):
         return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
 
     def key_rows(self) -> Int[Tensor, " n_edges"]:
-        """The key of each edge as a row of keys flattened over (example, head, key)."""
+        """The row of each edge's key among the keys, flattened over (example, head, key)."""
         _, _, n_queries, n_keys = self.shape
         return self.keys + self.rows() // n_queries * n_keys
 
@@ -179,7 +169,7 @@ class EdgeList(TokenPairs):
         return share_of_pairs(counts, self.shape, *self.masks)
 
     def mean_over_pairs(self, per_edge: Float[Tensor, " n_edges"]) -> Float[Tensor, "batch heads"]:
-        """The sum of a number per edge over the number of real pairs, ``(batch, heads)``; 0 where there are none."""
+        """The sum of ``per_edge`` divided by the number of real pairs, ``(batch, heads)``; 0 where there are none."""
         totals = torch.segment_reduce(per_edge, "sum", offsets=self.row_ptr[:: self.shape[2]])
         return share_of_pairs(totals.view(self.shape[:2]), self.shape, *self.masks)
 
@@ -192,8 +182,7 @@ class EdgeList(TokenPairs):
     def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
         """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
 
-        Row 0 is the source: the key, numbered over (example, head, key). Row 1 is the target: the query, numbered
-        over (example, head, query).
+        Row 0 holds the sources (keys, numbered over example, head and key), row 1 the targets (queries, likewise).
         """
         return torch.stack([self.key_rows(), self.rows()])
 
@@ -211,24 +200,18 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """Edges of either; multiplicities are dropped. SbmtError if shapes or masks differ.
-
-        Cost: O(n + edges · log(edges)).
-        """
+        """The edges of both, without multiplicities; SbmtError if shapes or masks differ. O(n + edges · log(edges))."""
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
         for name in ("shape", "query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
             is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} on both sides", "two that differ", "unite masks of the same tokens")
+                raise SbmtError(f"the same {name} on both sides", "two that differ", "combine masks of the same tokens")
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """The mask for :func:`torch.nn.attention.flex_attention.flex_attention`, in O(n²) bits.
-
-        FlexAttention reads whole blocks of pairs and skips those without an edge; edges of sampled masks lie scattered.
-        """
+        """The mask for FlexAttention, which skips blocks without edges; sampled edges reach most. O(n²) memory."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         check_sizes(block_size=block_size)
@@ -237,17 +220,17 @@ class EdgeList(TokenPairs):
         def is_edge(example: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return mask[example, head, query, key]
 
-        unchecked = inspect.unwrap(is_edge)  # what checks shapes at run time cannot be traced
+        unchecked = inspect.unwrap(is_edge)  # the tests' wrapper, which checks shapes, cannot be traced
         return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
 
     def with_self_loops(self) -> "EdgeList":
-        """These edges and (i, i) for every real token: a window of 0."""
+        """These edges and (i, i) for every real token, which is a window of 0."""
         return self.with_window(0)
 
     def with_window(self, window: int) -> "EdgeList":
-        """These edges and all (i, j) with |i − j| ≤ ``window`` / 2 between real tokens; with j ≤ i if causal.
+        """These edges and all real pairs with |i − j| ≤ ``window`` / 2, in O(edges + n · window) per graph.
 
-        Cost: O(edges + n · window) per graph. SbmtError if queries and keys differ in number.
+        SbmtError if there are not as many queries as keys, unless the mask is causal.
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)
@@ -264,7 +247,7 @@ class EdgeList(TokenPairs):
         return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
-        """Whether each edge joins tokens at most ``window`` / 2 places apart; none does without a window."""
+        """Whether each edge joins tokens at most ``window`` / 2 positions apart; False everywhere without a window."""
         batch, heads, n_queries, _ = self.shape
         offset = self.offset if self.causal else 0
         query = torch.arange(offset, offset + n_queries, device=self.device).repeat(batch * heads)
@@ -283,9 +266,9 @@ class EdgeList(TokenPairs):
 def check_window(window: int) -> None:
     """Raises SbmtError unless the window is an integer ≥ 0."""
     if not is_integer(window) or window < 0:
-        raise SbmtError("an integer window ≥ 0", describe(window), "w attends w / 2 tokens to either side")
+        raise SbmtError("an integer window ≥ 0", describe(window), "it reaches window / 2 tokens to either side")
 
 
 def reach_of(window: int | None) -> int:
-    """How far a token sees to either side in a window; -1, so not even itself, without one."""
+    """How many tokens to either side a window includes; -1 (not even the token itself) without a window."""
     return -1 if window is None else window // 2

@@ -1,4 +1,4 @@
-"""Masks as plain tensors: which tokens are real, and the arithmetic of edge lists behind :class:`sbmt.EdgeList`."""
+"""Padding masks: which tokens are real, how many pairs of them there are, and checks of shapes."""
 
 from functools import cached_property
 
@@ -25,7 +25,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with the padding's")
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with its id")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:
@@ -38,22 +38,22 @@ def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
         got = f"{n_queries} queries and {n_keys} keys"
-        raise SbmtError("as many queries as keys", got, "self-loops and windows need a token to be both")
+        raise SbmtError("as many queries as keys", got, "self-loops and windows join tokens with themselves")
 
 
 def check_causal(shape: Shape, causal: bool) -> None:
-    """Raises SbmtError on more queries than keys in a causal mask, whose queries stand where the last keys do."""
+    """Raises SbmtError unless ``causal`` is a bool, and a causal mask has at least as many keys as queries."""
     if not isinstance(causal, bool):
-        raise SbmtError("causal as True or False", describe(causal), "True lets no query read a later key")
+        raise SbmtError("causal as True or False", describe(causal), "True hides later keys from a query")
     if causal and shape[2] > shape[3]:
         got = f"{shape[2]} queries and {shape[3]} keys"
-        raise SbmtError("at least as many keys as queries with causal=True", got, "give each query's own key, too")
+        raise SbmtError("at least as many keys as queries with causal=True", got, "include the key of each query")
 
 
 def count_pairs(
     shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool, device: torch.device
 ) -> Int[Tensor, " batch"]:
-    """Real query-key pairs of each example, int64; with ``causal`` those whose key is not later than the query."""
+    """Number of real query-key pairs of each example, int64; if ``causal``, pairs with a later key do not count."""
     batch, _, n_queries, n_keys = shape
     if causal:
         keys = torch.ones(1, n_keys, dtype=torch.bool, device=device) if key_mask is None else key_mask
@@ -67,7 +67,7 @@ def count_pairs(
 def share_of_pairs(
     totals: Tensor, shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool = False
 ) -> Float[Tensor, "batch heads"]:
-    """What is summed up in each example and head, ``(batch, heads)``, over its real pairs; 0 where there are none."""
+    """``totals``, ``(batch, heads)``, divided by the number of real pairs; 0 where there are none."""
     if not totals.is_floating_point():
         totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits are too few
     if query_mask is None and key_mask is None and not causal:
@@ -76,7 +76,7 @@ def share_of_pairs(
 
 
 class TokenPairs:
-    """What edge lists and block models are about: all pairs of real tokens, but for later keys if they are causal."""
+    """The base of edge lists and block models: all pairs of real tokens, without pairs to later keys if causal."""
 
     shape: Shape
     query_mask: Tensor | None
@@ -86,27 +86,24 @@ class TokenPairs:
 
     @property
     def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        """``query_mask``, ``key_mask`` and ``causal``: which pairs there are."""
+        """``query_mask``, ``key_mask`` and ``causal``, which determine the pairs."""
         return self.query_mask, self.key_mask, self.causal
 
     @property
     def offset(self) -> int:
-        """How many keys come before the first query's own, which matters to causal masks."""
+        """The position of the first query among the keys, in causal masks."""
         return self.shape[3] - self.shape[2]
 
     @cached_property
     def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Real query-key pairs of each example, int64; none to later keys if causal."""
+        """Number of pairs of each example, int64."""
         return count_pairs(self.shape, *self.masks, self.device)
 
 
 def zero_padding(
     tokens: Float[Tensor, "batch *heads n d"], mask: Bool[Tensor, "batch n"] | None
 ) -> Float[Tensor, "batch *heads n d"]:
-    """Sets padded tokens to zero, whatever they held (NaN and infinity included), and their gradients too.
-
-    Multiplying by a weight of zero would not do: 0 · NaN is NaN.
-    """
+    """Sets padded tokens to zero, even where they contain NaN or infinity, and their gradients too."""
     if mask is None:
         return tokens
     return tokens.masked_fill(~(mask[:, None, :, None] if tokens.dim() == 4 else mask[..., None]), 0.0)

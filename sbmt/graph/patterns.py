@@ -16,10 +16,10 @@ def sliding_window(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Every token attends the tokens at most ``window / 2`` places away, itself included: |i − j| ≤ w / 2.
+    """Every token attends to the tokens at most ``window / 2`` positions away, itself included: |i − j| ≤ w / 2.
 
-    A window of 0 means self-loops; the paper's GLUE models use 64. Other arguments are those of an
-    :class:`~sbmt.EdgeList`, with as many queries as keys. Cost: O(n · window) per graph.
+    A window of 0 means self-loops; the paper's GLUE models use 64. The other arguments are those of an
+    :class:`~sbmt.EdgeList`. There are as many queries as keys. Cost: O(n · window) per graph.
 
     Example:
         >>> sliding_window((1, 1, 4, 4), 2).to_dense().int()[0, 0]
@@ -28,7 +28,6 @@ def sliding_window(
                 [0, 1, 1, 1],
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
-    check_shape(shape)
     queries, keys = (mask.to(device) if isinstance(mask, Tensor) else mask for mask in (query_mask, key_mask))
     nothing = torch.empty(0, dtype=torch.int64, device=device)
     return EdgeList.from_cells(nothing, shape, queries, keys, causal).with_window(window)
@@ -42,14 +41,7 @@ def all_pairs(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Every real query attends every real key: full attention as an edge list, in O(n²) time and memory per graph.
-
-    Arguments are those of an :class:`~sbmt.EdgeList`; masks are on the device already.
-
-    Example:
-        >>> all_pairs((1, 1, 2, 3), key_mask=torch.tensor([[True, False, True]])).keys
-        tensor([0, 2, 0, 2])
-    """
+    """Every real query attends to every real key, in O(n²) per graph; arguments as for :func:`sliding_window`."""
     check_shape(shape)
     pairs = torch.ones(shape, dtype=torch.bool, device=device)
     if causal:

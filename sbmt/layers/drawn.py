@@ -1,4 +1,4 @@
-"""SBM attention on a GPU in one pass, which draws edges, weighs them and follows them without writing them down."""
+"""SBM attention on a GPU in one pass, which draws edges and attends along them without storing them."""
 
 from typing import Any
 
@@ -24,9 +24,9 @@ def attend_and_draw(
     generator: torch.Generator | None,
     first_example: int,
 ) -> AttentionOutput:
-    """:func:`~sbmt.layers.functional.attend_through` for fitted masks, which asks the device nothing on the way.
+    """:func:`~sbmt.layers.functional.attend_through` for fitted masks, without synchronising with the device.
 
-    Cost: O(n k + edges (d + √k)); memory O(n (d + √k)). Edges are those that ``sampler="exact"`` draws there.
+    Cost: O(n k + edges (d + √k)); memory O(n (d + √k)). The edges are those of ``sampler="exact"`` on a GPU.
     """
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare

@@ -25,16 +25,16 @@ from sbmt.types import AttentionOutput, has_kernels_for
 class MaskSettings(NamedTuple):
     """How a mask is drawn, attended and learned.
 
-    These are the arguments of :class:`~sbmt.layers.SBMAttention` of the same names, but
+    These are the arguments of :class:`~sbmt.layers.SBMAttention` of the same names, with these differences:
 
     Attributes:
         exploration: δ in [0, 1).
         window: 0 means self-loops. These edges are certain, so they carry no gradient to the block model.
-        learning: Gates are left out of ``"likelihood"``, and so are gradients of the densities. Its loss, the output's
+        learning: ``"likelihood"`` has neither gates nor gradients of the densities. Its loss, the output's
             ``auxiliary_loss``, is 0 where gradients are off.
         sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
-        is_dense: Attend all real pairs instead of those that are drawn, without reweighting, and fit the block model to
-            that: a warm-up for likelihood, in O(n²).
+        is_dense: Attend to all real pairs instead of drawn ones, without reweighting, and fit the block model to that:
+            a warm-up for likelihood, in O(n²).
     """
 
     sampler: str = "exact"
@@ -78,7 +78,7 @@ def sbm_attention(
         query: ``(batch, heads, n_queries, d)``.
         key: ``(batch, heads, n_keys, d)``.
         value: ``(batch, heads, n_keys, d_value)``.
-        block_model: Where the mask comes from; its masks say what is padding.
+        block_model: The law of the mask; its masks mark padding.
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
@@ -163,12 +163,12 @@ def attend_through(
 def attend_next(
     layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: torch.Generator | None
 ) -> AttentionOutput | None:
-    """Attention of an SBM layer's new tokens to those so far, from crossed memberships that the cache keeps by cluster.
+    """Attention from an SBM layer's new tokens to all so far, whose crossed memberships the cache stores by cluster.
 
-    None where it does not apply: for other memberships and samplers, and where there are no compiled loops.
+    None for other memberships and samplers, and without compiled loops.
 
-    Cost: O(edges · d + √k (d + groups)) a token and head, whatever the length of the context, but for the search within
-    a cluster, which takes the logarithm of it.
+    Cost: O(edges · d + √k (d + groups)) per token and head, regardless of the length of the context except for a
+    binary search within a cluster.
     """
     if layer.membership != "crossed" or layer.sampler != "exact" or not can_run_on(query.device):
         return None

@@ -14,17 +14,15 @@ from sbmt.graph.masks import check_mask, zero_padding
 from sbmt.layers.registry import build_attention
 from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
-TransformHeads = Callable[..., tuple[Tensor, Tensor]]  # of query and key heads; when decoding, with first= their place
-
 
 class MultiHeadAttention(nn.Module):
     """Multi-head attention: projects to heads, attends, and projects back.
 
     Parameter names, their layout and the order of the first arguments are those of
-    ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads as it is and gives
-    the same outputs. Two things differ: the second result is an :class:`~sbmt.types.AttentionOutput` instead of a dense
-    weight matrix, and a ``key_padding_mask`` also masks queries if there are as many as keys. It can take the
-    place of ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
+    ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads unchanged and
+    gives the same outputs. There are two differences: the second result is an :class:`~sbmt.types.AttentionOutput`
+    instead of a dense weight matrix, and a ``key_padding_mask`` also masks queries if there are as many as keys. The
+    layer can replace ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
 
     Args:
         embed_dim: Width of the model, a multiple of ``num_heads``.
@@ -35,17 +33,12 @@ class MultiHeadAttention(nn.Module):
         device: Device of the parameters, whose type is ``dtype``.
         attention: Name for :func:`~sbmt.layers.build_attention`.
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
-            key start in the same clusters. Training can separate them.
-        transform_heads: Called with the projected query and key heads; returns transformed ones with the
-            same shapes. :class:`~sbmt.layers.rotary.RotaryPositions` is one; a module becomes part of the layer.
+            key start in the same clusters.
+        transform_heads: A function or module that maps query and key heads to heads of the same shapes, such as
+            :class:`~sbmt.layers.rotary.RotaryPositions`. With a cache it also gets ``first=``, their position.
         **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
 
-    Raises:
-        SbmtError: If an argument is out of range or refused, or the attention does not take it.
-
-    Shapes:
-        query ``(batch, n_queries, embed_dim)``, key and value ``(batch, n_keys, embed_dim)`` → output
-        ``(batch, n_queries, embed_dim)``.
+    SbmtError if an argument is out of range or not supported by the attention.
 
     Example:
         >>> layer = MultiHeadAttention(16, 2, n_clusters=4)
@@ -55,8 +48,7 @@ class MultiHeadAttention(nn.Module):
         (torch.Size([3, 5, 16]), torch.Size([3, 2]))
     """
 
-    # PyTorch's encoder layers look for both. The second sends them through forward(): their fused path would take the
-    # projections and attend all pairs, without asking the module that holds them.
+    # PyTorch's encoder layers read both; the second keeps them from their fused path, which attends to all pairs.
     batch_first = True
     _qkv_same_embed_dim = False
 
@@ -72,7 +64,7 @@ class MultiHeadAttention(nn.Module):
         dtype: torch.dtype | None = None,
         attention: str = "sbm",
         has_tied_start: bool = False,
-        transform_heads: TransformHeads | None = None,
+        transform_heads: Callable[..., tuple[Tensor, Tensor]] | None = None,
         **arguments: Any,
     ) -> None:
         super().__init__()
@@ -99,15 +91,15 @@ class MultiHeadAttention(nn.Module):
             self.to(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Reinitialises all parameters, including those of modules of the attention that have this method."""
+        """Reinitialises all parameters, including those of the attention's modules that have this method."""
         self.out_proj.reset_parameters()
         self._reset_projections()
-        for module in reversed(list(self.attention.modules())):  # children first: their parents may scale them
+        for module in reversed(list(self.attention.modules())):  # children first, since parents may scale them
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
 
     def _reset_projections(self) -> None:
-        """What differs from the start of a linear layer."""
+        """The part of the initialisation that differs from ``nn.Linear``."""
         nn.init.xavier_uniform_(self.in_proj_weight)
         if self.has_tied_start:
             with torch.no_grad():
@@ -131,24 +123,23 @@ class MultiHeadAttention(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "batch n_queries d_model"], AttentionOutput | None]:
-        """Attends from ``query`` to ``key``.
+        """Returns the output ``(batch, n_queries, embed_dim)``, and that of the attention or None.
 
         Args:
             query: ``(batch, n_queries, embed_dim)``.
             key: ``(batch, n_keys, embed_dim)``.
-            value: The same shape as ``key``.
-            key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or, as PyTorch's own layers
-                pass it on, 0 and -inf for that.
+            value: ``(batch, n_keys, embed_dim)``.
+            key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or floating-point with -inf
+                for True and 0 for False, which PyTorch's own layers pass.
             need_weights: Whether to return the second result.
-            attn_mask: Refused, since the mask is what this layer infers, but for the causal mask in a causal layer:
-                PyTorch's own layers pass it on.
-            is_causal: Whether no query may attend to a later key, which ``causal=True`` sets when the layer is built.
+            attn_mask: None, since this layer infers its mask, or the causal mask if the layer is causal.
+            is_causal: Must be False unless the layer was built with ``causal=True``.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. A padded query's output is the output
                 projection's bias. It defaults to ``key_padding_mask`` if there are as many queries as keys, as in
-                self-attention. Pass zeros (False) where queries are another sequence of the same length.
+                self-attention. Pass zeros (False) if queries are a different sequence of the same length.
             generator: Source of the mask's and dropout's seeds.
             return_edges: Whether the second result includes the edges.
-            cache: The layer's earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
+            cache: The layer's cache of the tokens before these (:class:`~sbmt.attention.cache.Cache`).
         """
         check_floating(query=query, key=key, value=value)
         check_untransformed(query, key, value)
@@ -173,7 +164,7 @@ class MultiHeadAttention(nn.Module):
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         value_mask = key_mask if value.shape == key.shape else None  # or the attention refuses it
-        masked = (query, query_mask), (key, key_mask), (value, value_mask)  # whose gradients could be NaN at padding
+        masked = (query, query_mask), (key, key_mask), (value, value_mask)  # padding may be NaN
         heads = [  # batch heads n d_head
             nn.functional.linear(zero_padding(*x), weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for x, weight, bias in zip(masked, weights, biases, strict=True)
@@ -185,7 +176,7 @@ class MultiHeadAttention(nn.Module):
         if self.transform_heads is not None:
             heads[:2] = self._transform(heads[0], heads[1], cache)
         attended = self.attention(*heads, return_edges=return_edges, **options)
-        together = attended.values.transpose(1, 2).flatten(2).to(mine.dtype)  # out_proj may have no weight to ask
+        together = attended.values.transpose(1, 2).flatten(2).to(mine.dtype)  # out_proj may have no weight
         return self.out_proj(together), attended if need_weights else None
 
     def _transform(self, query: Tensor, key: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
@@ -206,7 +197,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:
-    """Whether a mask as PyTorch takes it, True or -inf where a pair is left out, leaves out later keys and no other."""
+    """Whether a mask of PyTorch (True or -inf where a pair is excluded) excludes exactly the later keys."""
     if not isinstance(mask, Tensor) or mask.shape != (n_queries, n_keys):
         return False
     is_later = torch.ones_like(mask, dtype=torch.bool).triu(n_keys - n_queries + 1)

@@ -1,10 +1,13 @@
-"""Attentions by name: their classes, and the options that configurations and the command line offer for them."""
+"""Attentions by name: their classes, and their options for configurations and the command line."""
 
 import inspect
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import fields, make_dataclass
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import field, fields, make_dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 from torch import nn
@@ -13,7 +16,6 @@ from sbmt import baselines
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, choose, describe
 from sbmt.layers.sbm import SBMAttention, StaticSBMAttention
-from sbmt.registration import option
 from sbmt.samplers import SAMPLERS
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
@@ -44,34 +46,49 @@ PRESETS: dict[str, dict[str, Any]] = {
         "exploration": ExtraKeys(8),
     },
 }
-"""Settings of ``"sbm"``. ``recommended``: an exact law and self-loops, without which training loses the mask on some
-seeds; self-loops need as many keys as queries. ``faithful``: the paper to the letter, Algorithm 1 included. ``fitted``:
-ours, a sparse mask that learns by likelihood."""
+"""Settings of ``"sbm"``. ``recommended``: an exact law, and self-loops (which need as many keys as queries), without
+which training loses the mask on some seeds. ``faithful``: exactly the paper's, Algorithm 1 included. ``fitted``: ours,
+a sparse mask that learns by likelihood."""
 
-FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what models give to constructors
+FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what models pass to constructors
 REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+
+def option(default: Any, help_: str, names: Collection[str] | None = None) -> Any:
+    """A field that the command line offers, with a text for ``--help`` and the allowed names, if it is a name."""
+    return field(default=default, metadata={"help": help_, "names": names})
+
+
+def load_plugins() -> None:
+    """Imports the modules that ``SBMT_PLUGINS`` names, separated by commas; SbmtError if an import fails."""
+    for name in os.environ.get("SBMT_PLUGINS", "").replace(",", " ").split():
+        sys.path.append(os.getcwd())
+        try:
+            import_module(name)
+        except Exception as error:  # a module may fail in any way while it is imported
+            raise SbmtError(f"SBMT_PLUGINS names {name!r}, which cannot be imported: {error!r}") from error
 
 
 def register_attention(name: str, attention: type[nn.Module]) -> None:
     """Registers your attention under a name for :func:`build_attention`, models, the trainer and the command line.
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
-    if it needs that. Other numbers, names and bools with a default are options of the command line, such as
-    ``--n-hops`` for ``n_hops=2``. You may register your names again; SbmtError on a name of the library.
+    if it needs that. Other numbers, names and bools with a default become options of the command line: ``n_hops=2``
+    becomes ``--n-hops``. Your own names can be registered again; SbmtError on a name of the library.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
     if not isinstance(name, str) or not name.isidentifier():
         raise SbmtError(f"the name of the attention must consist of letters, digits and _, got {name!r}")
     if name in RESERVED:
-        raise SbmtError(f"the library has the attention {name!r} already: take another name")
+        raise SbmtError(f"the library already has an attention {name!r}: choose a different name")
     ATTENTIONS[name] = attention
 
 
 def options_of(name: str) -> type:
-    """The frozen dataclass of an attention's options: those arguments of its constructor that models do not fill in.
+    """The frozen dataclass of an attention's options: the arguments of its constructor that models do not pass.
 
-    None stands for the constructor's default. Options that some preset sets start from None, whichever attention's.
+    Options that any preset sets default to None, which stands for the constructor's default.
     """
     return _options_class(name, choose("attention", name, ATTENTIONS))  # type: ignore[arg-type]
 
@@ -97,7 +114,7 @@ def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
 
 
 def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
-    """The first sentence on each argument in the ``Args`` of docstrings, without markup."""
+    """The first sentence about each argument in the docstrings' ``Args``, without markup."""
     texts = {"preset": "named settings, which other options override", "extra_keys": "δ as extra keys per query"}
     for kind in reversed(attention.__mro__):
         args = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
@@ -108,12 +125,12 @@ def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
 
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
-    """The options of an attention with these values and defaults for the others; SbmtError if a value does not fit."""
+    """The options of an attention with these values, and defaults otherwise; SbmtError on an invalid value."""
     allowed = {each.name: each.metadata["names"] for each in fields(options_of(name))}
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:
         expected = f"options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
-        raise SbmtError(expected, ", ".join(unknown), "leave it out, or take another attention")
+        raise SbmtError(expected, ", ".join(unknown), "leave it out, or choose a different attention")
     for each, value in given.items():
         if allowed[each]:
             choose(each, value, dict.fromkeys(allowed[each]))
@@ -135,7 +152,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     """Builds an attention by name; all attentions have the interface of :class:`~sbmt.SBMAttention`.
 
     Args:
-        name: ``"sbm"``, ``"full"``, …, or one that :func:`register_attention` was given.
+        name: ``"sbm"``, ``"full"``, …, or a name that you gave to :func:`register_attention`.
         preset: For ``"sbm"``: ``"recommended"``, ``"faithful"`` or ``"fitted"``; arguments override its settings.
         **arguments: Arguments of the class; all classes take ``d_head`` and ``n_heads``.
 
@@ -159,7 +176,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
 
 
 def parameters_of(attention: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    """What a constructor takes; where it hands further keywords on, also what the class that it inherits from takes."""
+    """The parameters of a constructor, and of its parent class's if it passes further keywords on to that."""
     found: dict[str, inspect.Parameter] = {}
     for kind in attention.__mro__[: attention.__mro__.index(nn.Module)]:
         if "__init__" in vars(kind):

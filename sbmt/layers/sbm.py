@@ -1,4 +1,4 @@
-"""The attention of SBM-Transformer, whose mask the network draws for itself, and a control that ignores the input.
+"""The attention of SBM-Transformer, which infers and draws its own mask, and a control that ignores the input.
 
 This file infers the block model from queries and keys; :mod:`sbmt.layers.functional` draws the mask and attends.
 """
@@ -22,16 +22,16 @@ from sbmt.layers.functional import MaskSettings, attend_next, attend_through
 from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
-SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
+SHARPNESS = 3.5  # factor of the initial node MLP of crossed memberships, so that nodes are far apart
 MOST_PARTS = 1 << 15  # numbered by int16
-LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
-LEAST_START = 1e-6  # how far below 0 the logarithm of a start is at least, since 0 says that there has been none
+LARGEST_LEARNED = 10.0  # of the logarithm of a rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every edge
+LEAST_START = 1e-6  # the logarithm of a start is at most minus this, since 0 means that there is none yet
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
 SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # in a layer's representation
 
 
 class SBMAttention(nn.Module):
-    r"""The attention of SBM-Transformer: infers a block model per head and input, samples a mask, attends along it.
+    r"""The attention of SBM-Transformer: infers a block model per head, samples a mask, and attends along it.
 
     With clusters $C \in \mathbb{R}^{k \times d}$ per head and one MLP for queries, keys and all heads,
 
@@ -42,27 +42,27 @@ class SBMAttention(nn.Module):
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
 
-    With ``membership="crossed"`` clusters are pairs of parts, one from either of two partitions of the tokens, in each
-    of ``n_groups`` groups (:class:`~sbmt.block_model.crossed.CrossedModel`). A token is divided between the two parts
-    with the largest logits of each partition by a softmax, a linear map replaces the MLP, and the blocks of the
-    partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
+    With ``membership="crossed"`` there are ``n_groups`` groups of clusters, and a group's clusters are pairs of parts,
+    one from each of two partitions of the tokens (:class:`~sbmt.block_model.crossed.CrossedModel`). A softmax divides
+    a token between the two parts with the largest logits of each partition, a linear map replaces the MLP, and the
+    blocks of the partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
 
     With ``learning="likelihood"`` the block model is fitted to the attention along its edges
     (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the loss of the task. S is then
-    multiplied by a learned rate γ per head, and the block model reads detached queries and keys, so that no gradient
-    passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys in the
-    layer's first training step, so that training starts with about c edges per query. Two attributes may be set
-    between steps: while ``is_dense`` is True, training attends to all real pairs without reweighting and fits
-    the block model to them, a warm-up; ``edges_per_query`` is c.
+    multiplied by a rate γ per head, and the block model's queries and keys are detached, so that no gradient passes
+    between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys in the layer's
+    first training step, so that training starts with about c edges per query. Two attributes may be set between
+    steps: ``edges_per_query``, which is c, and ``is_dense``, a warm-up: while it is True, training attends to all real
+    pairs without reweighting, and fits the block model to them.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
-        n_clusters: k, the number of clusters per head; with crossed memberships the nearest number that is ``n_groups``
-            times a square.
-        sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of one that was registered before.
+        n_clusters: k, the number of clusters per head; with crossed memberships it is rounded to ``n_groups`` times a
+            square.
+        sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of a sampler that you added.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
-        exploration: While training: δ in [0, 1), which adds δ · n² expected edges, or
+        exploration: δ in training, in [0, 1), which adds δ · n² expected edges, or
             :class:`~sbmt.block_model.model.ExtraKeys`, which adds edges in proportion to n.
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         membership: ``"sigmoid"`` (the paper's), or ``"crossed"``, which needs the Poisson link.
@@ -71,8 +71,8 @@ class SBMAttention(nn.Module):
         dropout: Dropout of the attention weights in training, in [0, 1).
         backend: Implementation of attention along the edges, or ``"auto"``.
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
-        edges_per_query: c > 0, needed by likelihood and only there: how many edges a query's attention is divided
-            among. It bounds the number of edges that are drawn, on average over queries.
+        edges_per_query: c > 0, required with likelihood and only then: the number of edges per query that the fit aims
+            at. It bounds the number of drawn edges, on average over queries.
         n_groups: Groups of crossed partitions.
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax without a value, so that a token may
@@ -83,14 +83,11 @@ class SBMAttention(nn.Module):
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
-    In eval mode masks are still sampled, as in the paper, but without exploration and dropout. Initially every edge
-    probability is close to ¼; with crossed memberships they differ.
-
-    Raises:
-        SbmtError: If an argument is unknown, out of range, or contradicts another.
+    In eval mode masks are still sampled, as in the paper, but without exploration and dropout. Initially all edge
+    probabilities are close to ¼, except with crossed memberships. SbmtError if an argument is unknown, out of range, or
+    contradicts another.
 
     Cost: O(n k² + edges · (k + d)) for each head; with crossed memberships O(n √k d + edges · d).
-
     Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
 
     Example:
@@ -129,13 +126,13 @@ class SBMAttention(nn.Module):
         check_choice("link", link, Link)
         check_choice("membership", membership, Membership)
         check_causal((1, 1, 1, 1), causal)
-        delta = 0.0 if isinstance(exploration, ExtraKeys) else exploration  # which has checked itself
+        delta = 0.0 if isinstance(exploration, ExtraKeys) else exploration  # checked already
         MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query).check()
         is_crossed = membership == "crossed"
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # of C, for each head
         if is_crossed and link != "poisson":
-            raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "name that link too")
+            raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "set the link too")
         if is_crossed and n_rows > MOST_PARTS:
             raise SbmtError(f"at most {MOST_PARTS} parts of all partitions", n_rows, "take fewer clusters")
         if n_groups > 1 and not is_crossed:
@@ -164,7 +161,7 @@ class SBMAttention(nn.Module):
                 module.reset_parameters()
         if self.membership == "sigmoid":
             nn.init.kaiming_normal_(self.clusters)
-        else:  # |C_a|² ≈ 2 for each part of a pair: like clusters meet e⁴ times as often
+        else:  # |C_a|² ≈ 2 for both parts, so that two tokens of one cluster have e⁴ times the rate of others
             nn.init.normal_(self.clusters, std=(2 / self.d_head) ** 0.5)
             with torch.no_grad():
                 for parameter in self.node_mlp[-1].parameters():
@@ -182,7 +179,7 @@ class SBMAttention(nn.Module):
         query_mask: Bool[Tensor, "batch n_queries"] | None = None,
         key_mask: Bool[Tensor, "batch n_keys"] | None = None,
     ) -> BlockModel:
-        """The block model inferred from these queries and keys, by equations 5 to 7; float32 under autocast."""
+        """The block model of these queries and keys, by equations 5 to 7; float32 under autocast."""
         self._check_tokens(query, key)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
@@ -191,7 +188,7 @@ class SBMAttention(nn.Module):
         return self._infer(query, key, query_mask, key_mask)
 
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
-        """The block model of these tokens, with gradients to them."""
+        """:meth:`block_model` without checks and detaching."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query, key)
         query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
@@ -216,7 +213,7 @@ class SBMAttention(nn.Module):
         return key.shape[2] - self.causal * (query.shape[2] - 1) / 2
 
     def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
-        """S, or the block of each of two factors of it, from scores of the same shape."""
+        """S, or each of its two factors, from scores of the same shape."""
         if self.log_rate is not None:
             log_rate = self._log_rate(n_keys)
             log_rate = unit_gradient(log_rate, 0) if torch.is_grad_enabled() else log_rate
@@ -232,10 +229,7 @@ class SBMAttention(nn.Module):
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
     def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
-        """The logarithm of γ: what is learned, and a start that the first step of training decides.
-
-        A start of 0 is still open, so that a mean of weights over steps may begin with it.
-        """
+        """The logarithm of γ: a learned number plus a start, which the first training step sets; 0 is not yet set."""
         assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
@@ -257,15 +251,14 @@ class SBMAttention(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> AttentionOutput:
-        """Samples a mask and attends along it; ``return_edges`` asks for its edges in the output.
+        """Samples a mask and attends along it; with ``return_edges``, the output includes the edges.
 
-        Masks of tokens are True at real ones. ``generator`` is the source of one int64 for the mask, and one more for
-        dropout. ``cache`` holds the layer's earlier tokens (:class:`~sbmt.attention.cache.Cache`), which the
-        given queries and keys follow; edges of crossed memberships are then numbered within the cache's capacity.
+        Token masks are True at real tokens. ``generator`` is the source of one int64 for the mask, and another for
+        dropout. ``cache`` contains the layer's tokens before these (:class:`~sbmt.attention.cache.Cache`); edges of
+        crossed memberships are then numbered within the cache's capacity.
 
-        No mask is drawn for a batch without examples, nor for tensors without numbers (``torch.device("meta")``,
-        ``FakeTensorMode``): the output then has only shapes and no edges. SbmtError on arguments that do not fit,
-        and inside ``torch.export``.
+        For an empty batch and for tensors without numbers (``torch.device("meta")``, ``FakeTensorMode``), the output
+        has the right shapes and no edges. SbmtError on arguments that do not fit, and inside ``torch.export``.
         """
         check_attention_inputs(query, key, value, None if self.causal else self.window)
         if (shapes := shapes_alone(self, query, key, value)) is not None:
@@ -274,7 +267,7 @@ class SBMAttention(nn.Module):
             check_decoding(self, query_mask, key_mask)
             if (found := attend_next(self, query, key, value, cache, generator)) is not None:
                 return found
-            key, value = (room[:, :, : cache.length] for room in cache.append(key, value))
+            key, value = (buffer[:, :, : cache.length] for buffer in cache.append(key, value))
         block_model = self.block_model(query, key, query_mask, key_mask)
         settings = MaskSettings(*(getattr(self, name) for name in MaskSettings._fields))
         if not self.training:
@@ -296,25 +289,22 @@ class SBMAttention(nn.Module):
 
 
 class StaticSBMAttention(SBMAttention):
-    r"""SBM attention whose memberships depend on the position and never on the input.
+    r"""SBM attention whose memberships depend only on the position: the control for what masks gain from the input.
 
     With learned tables $P^Q, P^K \in \mathbb{R}^{n \times d}$ per head in place of the queries and keys,
 
     $$\hat Q = \sigma(\operatorname{MLP}(P^Q)\, C^\top), \quad \hat K = \sigma(\operatorname{MLP}(P^K)\, C^\top), \quad
     M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top).$$
 
-    Masks are still drawn anew for every call, example and head, and trained through the same gate; scores and values
-    are those of the real queries, keys and values. It is the control for what masks gain from looking at the input.
+    Everything else is as in :class:`~sbmt.layers.SBMAttention`: masks are drawn for each call, example and head, and
+    trained through the gate, and attention uses the actual queries, keys and values.
 
     Args:
-        n_positions: Longest sequence of queries or keys.
-        **settings: These and other arguments are those of :class:`~sbmt.layers.SBMAttention`.
-
-    Positions count from the first token of the padded sequence. At the start every edge probability is close to ¼: the
-    tables are standard normal, as if they were normalised queries and keys.
+        n_positions: Length of the longest sequence of queries or keys. Positions count padded tokens too.
+        **settings: These and the other arguments are those of :class:`~sbmt.layers.SBMAttention`.
 
     Cost: that of :class:`~sbmt.layers.SBMAttention`, with the memberships computed once for the batch, and
-    2 · heads · n_positions · d_head parameters more. Not in the paper.
+    2 · heads · n_positions · d_head additional parameters. Not in the paper.
     """
 
     def __init__(self, d_head: int, n_heads: int, n_clusters: int = 128, *, n_positions: int, **settings: Any) -> None:
@@ -328,13 +318,13 @@ class StaticSBMAttention(SBMAttention):
         """Draws all parameters anew, as the constructor does."""
         super().reset_parameters()
         for table in (getattr(self, name, None) for name in ("query_positions", "key_positions")):
-            if table is not None:  # the constructor makes them after the others
+            if table is not None:  # the constructor creates them last
                 nn.init.normal_(table)
 
     def block_model(
         self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> BlockModel:
-        """The block model of this many positions, for each example; only the shapes of the tensors matter."""
+        """The block model of as many positions as there are tokens, for each example."""
         self._check_tokens(query, key)
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:

@@ -1,4 +1,4 @@
-"""The pre-LN encoder: a block, then embeddings, positions, blocks and a norm."""
+"""The pre-LN encoder: embeddings, positions, blocks and a norm."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -44,7 +44,7 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Vectors, key_padding_mask: Mask = None, **options: Any) -> tuple[Vectors, AttentionOutput]:
-        """The new token vectors, and the output of the attention, which is called with ``options``."""
+        """The new token vectors, and the output of the attention, to which ``options`` go."""
         y = self.attention_norm(x)
         y, attended = self.attention(y, y, y, key_padding_mask, **options)
         x = x + self.dropout(y)
@@ -59,25 +59,25 @@ class ModelOutput(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Token embeddings, positions, blocks, a final norm.
+    """Token embeddings, positions, blocks, and a final norm.
 
     Args:
         vocab_size: Number of token ids; None where tokens are vectors.
-        max_length: Longest sequence; None sets no limit.
-        d_model: Width; ``d_hidden`` is that inside each block's MLP.
+        max_length: Length of the longest sequence; None sets no limit.
+        d_model: Width of the token vectors; ``d_hidden`` is the width inside each block's MLP.
         n_heads: Heads of each of the ``n_layers`` blocks.
         dropout: After the embedding, attention and MLPs, in [0, 1).
-        embedding_std: Standard deviation of the embeddings at the start.
+        embedding_std: Initial standard deviation of the embeddings.
         n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
-        d_input: Entries of a token, where tokens are vectors and there is no ``vocab_size``.
+        d_input: Width of the tokens where they are vectors, instead of ``vocab_size``.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` leaves positions out. None means learned
             positions where ``max_length`` is given, and no positions otherwise.
-        convolution: How many tokens a depthwise convolution covers whose output is added to the embeddings: a token
-            and those before it, so that one layer of attention can look for a pair of neighbours; 0 leaves it out.
+        convolution: Width of a depthwise causal convolution, whose output is added to the embeddings, so that a single
+            layer of attention can look for a pair of neighbours; 0 leaves it out.
         **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
 
-    Paper: section 5; pre-LN and GELU as in the pipeline it uses.
+    Paper: section 5; pre-LN and GELU are those of the paper's pipeline.
     """
 
     def __init__(
@@ -156,20 +156,19 @@ class Encoder(nn.Module):
             tokens: int64 ids ``(batch, n)`` or ``(batch, n, n_ids)``, or vectors ``(batch, n, d_input)``.
             mask: bool ``(batch, n)``, True = real token.
             generator: Source of the masks' seeds.
-            return_edges: Whether each layer's output carries its edges.
-            caches: What each layer keeps of earlier tokens, which these follow (:class:`~sbmt.attention.cache.Cache`).
+            return_edges: Whether each layer's output includes its edges.
+            caches: Each layer's cache of the tokens before these (:class:`~sbmt.attention.cache.Cache`).
         """
         first = caches[0].length if caches else 0
         self._check(tokens, first)
         mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         if self.vocab_size is None:
-            tokens = zero_padding(tokens, mask)  # vectors may hold anything there
+            tokens = zero_padding(tokens, mask)  # padded vectors may be NaN
         x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[first : first + x.shape[1]]
         if self.convolution is not None:
-            real = x if mask is None else x.masked_fill(~mask[..., None], 0.0)
-            x = x + self._convolve(real, caches[0] if caches else None)
+            x = x + self._convolve(zero_padding(x, mask), caches[0] if caches else None)
         x = self.dropout(x)
         padding, attention = None if mask is None else ~mask, []
         of_blocks: Sequence[Cache | None] = caches or [None] * len(self.blocks)
@@ -179,7 +178,7 @@ class Encoder(nn.Module):
         return ModelOutput(self.norm(x), tuple(attention))
 
     def _convolve(self, x: Vectors, cache: Cache | None) -> Vectors:
-        """The convolution of embeddings, which follow those that the cache keeps."""
+        """The convolution of embeddings, after those in the cache."""
         assert self.convolution is not None
         n_before = self.convolution.kernel_size[0] - 1
         before = cache.embedded if cache is not None else None
@@ -189,7 +188,7 @@ class Encoder(nn.Module):
         return self.convolution(x.mT).mT
 
     def _check(self, tokens: Tensor, first: int) -> None:
-        """Raises SbmtError unless these are tokens that the model can read."""
+        """Raises SbmtError unless these tokens are valid inputs at these positions."""
         check_no_proxies(tokens=tokens)
         is_vector, kind = self.vocab_size is None, "int64" if self.vocab_size else "floating-point"
         is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape

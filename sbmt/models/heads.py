@@ -1,4 +1,4 @@
-"""Heads on an encoder; every model is called as the encoder is, whose ``generator`` and ``return_edges`` it takes."""
+"""Heads on an encoder. Every model is called like the encoder, and passes its ``options`` on to it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 
 
 def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> Float[Tensor, "batch d_model"]:
-    """Sum over real tokens, divided by their number, or by n with ``is_padded_mean``; zeros where there are none."""
+    """The sum over real tokens divided by their number, or by n with ``is_padded_mean``; zeros without real tokens."""
     if mask is None:
         return values.mean(1)
     count = mask.shape[1] if is_padded_mean else mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
@@ -23,7 +23,10 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """An encoder and what reads its token vectors; with ``has_single_ids``, each token must be one id."""
+    """An encoder and a head, here on the mean over real tokens; with ``has_single_ids``, a token must be one id."""
+
+    head: nn.Module
+    is_padded_mean = False
 
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
@@ -35,27 +38,26 @@ class Head(nn.Module):
         check_sizes(**sizes)
         self.encoder = encoder
 
+    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
+        """Logits ``(batch, n_labels)``."""
+        encoded = self.encoder(tokens, mask, **options)
+        return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
+
 
 class SequenceClassifier(Head):
     """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
 
     Args:
-        is_padded_mean: Whether the mean is divided by n instead of by the number of real tokens, as in the pipeline
-            that the paper uses.
+        is_padded_mean: Whether to divide by n instead of the number of real tokens, as the paper's pipeline does.
     """
 
-    n_means = 1  # that the head reads
+    n_means = 1  # that the head takes
 
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
         self.is_padded_mean = is_padded_mean
         wide, narrow = nn.Linear(self.n_means * encoder.d_model, d_hidden), nn.Linear(d_hidden, n_labels)
         self.head = nn.Sequential(wide, nn.ReLU(), narrow)
-
-    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n_labels)``."""
-        encoded = self.encoder(tokens, mask, **options)
-        return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
 class SentenceClassifier(Head):
@@ -66,7 +68,7 @@ class SentenceClassifier(Head):
     Args:
         dropout: Before either linear layer while training, in [0, 1).
 
-    Paper: section 5.3 and Table 7, which pools by the mean; the head is the pipeline's. Deviation: padding is masked.
+    Paper: section 5.3 and Table 7; the head is that of the paper's pipeline. Deviation: the mean excludes padding.
     """
 
     def __init__(self, encoder: Encoder, n_labels: int, *, dropout: float = 0.0) -> None:
@@ -75,21 +77,14 @@ class SentenceClassifier(Head):
         inner, outer = nn.Linear(encoder.d_model, encoder.d_model), nn.Linear(encoder.d_model, n_labels)
         self.head = nn.Sequential(nn.Dropout(dropout), inner, nn.Tanh(), nn.Dropout(dropout), outer)
 
-    def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n_labels)``."""
-        encoded = self.encoder(tokens, mask, **options)
-        return ModelOutput(self.head(mean_of_real(encoded.values, mask)), encoded.attention)
-
 
 class DualEncoder(SequenceClassifier):
-    r"""One encoder reads both documents of a pair, each by itself; an MLP compares their means x and y.
-
-    The MLP reads $[x, y, x \odot y, x - y]$.
+    r"""Encodes both documents of a pair separately, and compares their means by an MLP of $[x, y, x \odot y, x - y]$.
 
     Args:
-        encoder: This and the others are as in :class:`SequenceClassifier`.
+        encoder: This and the other arguments are those of :class:`SequenceClassifier`.
 
-    Paper: appendix, retrieval; the head is that of the pipeline that the paper uses.
+    Paper: appendix, retrieval; the head is that of the paper's pipeline.
     """
 
     n_means = 4
@@ -97,7 +92,7 @@ class DualEncoder(SequenceClassifier):
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
     ) -> ModelOutput:
-        """Logits ``(batch, n_labels)``, and the attention of 2 · batch documents, pair by pair."""
+        """Logits ``(batch, n_labels)``, and the attention of the 2 · batch documents, pair by pair."""
         for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
                 raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
@@ -109,16 +104,16 @@ class DualEncoder(SequenceClassifier):
 
 
 class TokenHead(Head):
-    """A head that reads each token's vector on its own, by :meth:`logits`."""
+    """A model that computes the logits of each token from its vector alone."""
 
     def logits(self, values: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*tokens n_logits"]:
-        """What the head makes of the encoder's vectors."""
-        raise NotImplementedError
+        """The logits of tokens with these vectors."""
+        return self.head(values)
 
     def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n, n_logits)``; other options are the encoder's.
+        """Logits ``(batch, n, n_logits)``; ``options`` are those of the encoder.
 
-        With ``selected``, bool ``(batch, n)``, only where it is True: ``(n_selected, n_logits)``, row by row.
+        With ``selected``, bool ``(batch, n)``, only where that is True: ``(n_selected, n_logits)``, row by row.
         """
         values, attention = self.encoder(tokens, mask, **options)
         if selected is not None:
@@ -138,10 +133,6 @@ class TokenTagger(TokenHead):
         super().__init__(encoder, n_labels=n_labels)
         self.head = nn.Linear(encoder.d_model, n_labels)
 
-    def logits(self, values: Tensor) -> Tensor:
-        """A linear map of them."""
-        return self.head(values)
-
 
 class MaskedLM(TokenHead):
     r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
@@ -150,12 +141,12 @@ class MaskedLM(TokenHead):
 
     $$\operatorname{logits} = \operatorname{LayerNorm}(\operatorname{GELU}(x W^\top + c))\, E^\top + b.$$
 
-    E is the same tensor that reads the tokens in; $b \in \mathbb{R}^V$ starts at zeros.
+    The model has one E, for input and output; $b \in \mathbb{R}^V$ starts at zero.
 
     Args:
-        encoder: Of tokens with one id each.
+        encoder: An encoder of tokens with one id each.
 
-    Paper: section 5.3, whose pipeline ties the output layer to the embedding too.
+    Paper: section 5.3, whose pipeline also ties the output layer to the embedding.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -166,19 +157,17 @@ class MaskedLM(TokenHead):
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
 
     def logits(self, values: Tensor) -> Tensor:
-        """Scores of the whole vocabulary."""
+        """The scores of the whole vocabulary."""
         return nn.functional.linear(self.head(values), self.encoder.token_embedding.weight, self.bias)
 
 
 class CausalLM(TokenHead):
-    r"""Causal blocks, and logits of the next token by the embeddings that read the tokens in.
+    r"""Causal encoder, and logits of the next token, $x_i E^\top$.
 
-    $$\operatorname{logits}_i = x_i E^\top,$$
-
-    with $x_i$ the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ the token embeddings.
+    Here $x_i$ is the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ the token embeddings.
 
     Args:
-        encoder: Built with ``causal=True``, of tokens with one id each.
+        encoder: An encoder of tokens with one id each, built with ``causal=True``.
 
     Example:
         >>> sizes = dict(d_model=16, d_hidden=32, n_heads=2, n_layers=2)
@@ -196,7 +185,7 @@ class CausalLM(TokenHead):
                 raise SbmtError(f"{kind} in the encoder is not causal: take an attention with causal=True")
 
     def logits(self, values: Tensor) -> Tensor:
-        """Scores of the whole vocabulary."""
+        """The scores of the whole vocabulary."""
         return values @ self.encoder.token_embedding.weight.T
 
     @torch.no_grad()
@@ -210,26 +199,26 @@ class CausalLM(TokenHead):
         top_k: int | None = None,
         generator: Generator | None = None,
     ) -> Int[Tensor, "batch n_all"]:
-        """Continues sequences token by token, each drawn from the softmax of its logits; returns them from their start.
+        """Continues sequences by tokens drawn from the softmax of the logits; returns whole sequences.
 
         Args:
-            tokens: The beginnings; those that are shorter have padding before them.
+            tokens: The beginnings of the sequences; shorter ones are padded on the left.
             n_new: How many tokens to add, at least 1.
             mask: bool ``(batch, n)``, True = real token; None means that all are. Each sequence is continued as if it
-                were alone, so positions count from its first real token; those of one length are decoded together.
+                were alone, so positions count from its first real token. Sequences of one length are decoded together.
             temperature: Divides the logits; 0 takes the most likely token.
-            top_k: Leaves all but so many of the most likely tokens out.
+            top_k: Draw only from this number of the most likely tokens.
             generator: Source of the masks' seeds and of the tokens.
 
-        Masks are those of eval mode. Cost of a token, beyond the layers': with the preset ``"fitted"`` that of
-        :func:`~sbmt.layers.functional.attend_next`, in proportion to the context otherwise.
+        Attention runs in eval mode. Its cost per token is that of :func:`~sbmt.layers.functional.attend_next` with the
+        preset ``"fitted"``; otherwise it grows with the length of the context.
 
-        Raises:
-            SbmtError: If an argument is out of range, sequences grow beyond the encoder's ``max_length``, or padding
-                comes after a real token or leaves none.
+        SbmtError if an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a sequence is
+        padded on the right or has no real token.
         """
         if mask is not None:
-            return self._generate_padded(tokens, mask, n_new, temperature, top_k, generator)
+            options = {"temperature": temperature, "top_k": top_k, "generator": generator}
+            return self._generate_padded(tokens, mask, n_new, options)
         check_sizes(n_new=n_new, **({} if top_k is None else {"top_k": top_k}))
         if not is_number(temperature) or not 0 <= temperature < float("inf"):
             raise SbmtError(f"temperature must be finite and at least 0, got {describe(temperature)}")
@@ -251,17 +240,16 @@ class CausalLM(TokenHead):
             self.train(was_training)
         return tokens
 
-    def _generate_padded(self, tokens: Tensor, mask: Tensor, n_new: int, *options: Any) -> Tensor:
-        """:meth:`generate`, length by length."""
+    def _generate_padded(self, tokens: Tensor, mask: Tensor, n_new: int, options: dict[str, Any]) -> Tensor:
+        """:meth:`generate`, one length at a time."""
         check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         n_real = mask.sum(1)
         is_left = (mask[:, 1:] >= mask[:, :-1]).all(1) & (n_real > 0)
         if not bool(is_left.all()):
             row = int((~is_left).nonzero()[0])
-            raise SbmtError("mask of real tokens up to the last", f"another in row {row}", "pad sequences before")
-        temperature, top_k, generator = options
+            raise SbmtError("padding on the left only", f"padding elsewhere in row {row}", "pad sequences on the left")
         found = torch.cat([tokens, tokens.new_zeros(len(tokens), n_new)], 1)
         for n in n_real.unique().tolist():
-            rows, named = n_real == n, {"temperature": temperature, "top_k": top_k, "generator": generator}
-            found[rows, -n - n_new :] = self.generate(tokens[rows, -n:], n_new, **named)
+            rows = n_real == n
+            found[rows, -n - n_new :] = self.generate(tokens[rows, -n:], n_new, **options)
         return found

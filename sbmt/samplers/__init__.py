@@ -1,7 +1,7 @@
-"""Samplers: ways of drawing edges from a block model, one file for each law.
+"""Samplers: ways of drawing edges from a block model.
 
 Start with :mod:`~sbmt.samplers.bernoulli`, which visits every pair, then read :mod:`~sbmt.samplers.exact`, which draws
-from the same law in time that follows the number of edges.
+from the same law in time that grows with the number of edges.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
 class Sampler(NamedTuple):
-    """A function that draws edges, called without gradients and with checked arguments, and the law of its draws.
+    """A function that draws edges, called without gradients and with checked arguments, and their law.
 
-    Edges have the block model's shape and masks, and depend on nothing but the probabilities, the seed, an int64, and
-    their own address: ``first_example`` plus the place in the batch, head, query.
+    Edges have the block model's shape and masks. An edge depends only on the probabilities, the seed (an int64), and
+    its address: ``first_example`` plus the position in the batch, head and query.
     """
 
     draw: Draw  # of a block model, δ, a seed and the number of the first example
-    law: Link | None = None  # by whose probabilities edges are drawn; None = the block model's own
+    law: Link | None = None  # whose probabilities edges are drawn with; None = the block model's link
 
 
 SAMPLERS = {
@@ -36,8 +36,8 @@ SAMPLERS = {
     "fastrg": Sampler(sample_fastrg, law="poisson"),
     "bernoulli": Sampler(sample_bernoulli),
 }
+"""Samplers by name; to add yours, add an entry before you build a layer with it."""
 RESERVED = frozenset(SAMPLERS)
-"""A sampler of yours is one more entry, under a name of its own, before a layer is built that names it."""
 
 
 def sample_edges(
@@ -50,7 +50,7 @@ def sample_edges(
 ) -> EdgeList:
     r"""Draws one mask per example and head.
 
-    | ``sampler`` | law of an edge, cells independent | cost |
+    | ``sampler`` | law of each edge, all independent | cost |
     |---|---|---|
     | ``exact`` | Bernoulli($\min(p + \delta, 1)$) | O(n k² + edges · k) |
     | ``bernoulli`` | the same, one uniform per pair | O(n² k) |
@@ -60,18 +60,17 @@ def sample_edges(
 
     Args:
         block_model: The block model to draw from.
-        sampler: A name in :data:`SAMPLERS`, to which you may add your own.
+        sampler: A name in :data:`SAMPLERS`.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
-        generator: Source of the call's one random int64; None is torch's default CPU generator.
-        first_example: Number of the batch's first example. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from
-            the same seed with ``first_example`` 0 and 4. Counts from the number that
-            :func:`~sbmt.counter_rng.examples_from` sets, if it does.
+        generator: Source of one int64; None is torch's default CPU generator.
+        first_example: Number of the batch's first example, counted from that of
+            :func:`~sbmt.counter_rng.examples_from`. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from the same
+            seed with ``first_example`` 0 and 4.
 
     Raises:
-        SbmtError: On anything but a block model, an unknown sampler, δ outside [0, 1), or a ``first_example``
-            that is negative or beyond 2³².
+        SbmtError: On anything but a block model, an unknown sampler, or δ or ``first_example`` out of range.
 
-    Paper: equation 8; ``fastrg`` is its Algorithm 1, and keeps how often each edge was drawn.
+    Paper: equation 8; ``fastrg`` is its Algorithm 1, and records how often each edge was drawn.
 
     Example:
         >>> ones = torch.ones(1, 1, 3, 1)
@@ -89,7 +88,7 @@ def sample_edges(
 def draw_edges(
     block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    """:func:`sample_edges` without its checks, from a seed, and joined by the edges of a window if there is one."""
+    """:func:`sample_edges` without its checks, from a seed, with the edges of a window if there is one."""
     with torch.no_grad():
         if sampler == "exact":
             return sample_exact(block_model, exploration, seed, first_example, window)
@@ -101,8 +100,5 @@ def draw_edges(
 
 
 def law_of(sampler: str, link: Link) -> Link:
-    """The link by whose probabilities a sampler draws from block models that have this link."""
+    """The link whose probabilities a sampler draws with, given the block model's link."""
     return SAMPLERS[sampler].law or link
-
-
-__all__ = ["SAMPLERS", "Sampler", "sample_edges"]

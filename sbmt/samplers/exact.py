@@ -1,4 +1,4 @@
-"""The exact sampler: independent Bernoulli edges, in time that follows their number rather than that of all pairs."""
+"""The exact sampler: independent Bernoulli edges, in time that grows with their number instead of that of all pairs."""
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from sbmt.samplers.streams import in_float64, row_address
 from sbmt.types import has_kernels_for, not_compiled
 
 MAX_BOOST = 32.0  # the law is off by less than 2e-14 with so many candidates for a probability of 1
-DENSE_SHARE = 1 / 8  # a graph that expects more candidates per pair than this is cheaper drawn pair by pair
+DENSE_SHARE = 1 / 8  # expected candidates per pair, above which drawing pair by pair is cheaper
 
 
 def sample_exact(
@@ -22,10 +22,10 @@ def sample_exact(
 ) -> EdgeList:
     r"""Every pair of real tokens is an edge with its probability, independently of all others.
 
-    A window is added as by :meth:`EdgeList.with_window`. Compiled loops draw the edges on the CPU, and
-    :func:`sample_with_torch` does elsewhere: both have this law, but do not draw the same edges from the same seed.
+    A window is added as by :meth:`EdgeList.with_window`. Compiled loops draw the edges on the CPU, elsewhere
+    :func:`sample_with_torch`: the law is the same, but one seed gives different edges.
 
-    Cost: O(n k²) for the rates; then the time follows the number of edges.
+    Cost: O(n k²) for the rates, and time in proportion to the number of edges.
     """
     if isinstance(block_model, CrossedModel) and has_kernels_for(block_model.part_blocks):
         return _sample_on_gpu(block_model, exploration, seed, first_example, reach_of(window))
@@ -35,17 +35,17 @@ def sample_exact(
     query_mask, key_mask, causal = block_model.masks
     rest = seed, first_example, reach_of(window), causal
     if isinstance(block_model, CrossedModel):
-        found = draw_crossed(*(x.detach() for x in block_model.factors), query_mask, key_mask, exploration, *rest)
+        factors = (x.detach() for x in block_model.factors)
+        row_ptr, keys = draw_crossed(*factors, query_mask, key_mask, exploration, *rest)
     else:
         query, key = (x.detach() for x in block_model.rate_factors(exploration))
-        found = draw_exact(query, key, query_mask, key_mask, block_model.link == "poisson", *rest)
-    row_ptr, keys = found
+        row_ptr, keys = draw_exact(query, key, query_mask, key_mask, block_model.link == "poisson", *rest)
     return EdgeList(row_ptr, keys, block_model.shape, *block_model.masks)
 
 
 @not_compiled
 def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_example: int, reach: int) -> EdgeList:
-    """The edges that :func:`sbmt.layers.drawn.attend_and_draw` follows."""
+    """The edges of :func:`sbmt.layers.drawn.attend_and_draw`."""
     from sbmt.kernels.gpu.draw import list_edges, prepare
 
     at = torch.tensor(seed, device=model.device)
@@ -57,15 +57,15 @@ def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_exa
 def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
     r"""Draws Poisson candidates, merges repeated ones, and thins them to the Bernoulli law.
 
-    Row i draws Poisson candidates at rate $c_i x_{ij}$, where $x = r + \delta$, so that a pair comes up at all with
-    probability $1 - e^{-c_i x_{ij}}$, independently of all others. One uniform u per distinct candidate keeps it if
-    $u (1 - e^{-c_i x_{ij}}) < p(x_{ij})$, which leaves exactly Bernoulli($p(x_{ij})$), provided that
+    Row i draws Poisson candidates at rate $c_i x_{ij}$, where $x = r + \delta$, so that a pair is drawn at least once
+    with probability $1 - e^{-c_i x_{ij}}$, independently of all others. With a uniform u, a distinct candidate is kept
+    if $u (1 - e^{-c_i x_{ij}}) < p(x_{ij})$, which makes it exactly Bernoulli($p(x_{ij})$), provided that
     $1 - e^{-c_i x} \ge p(x)$ for every pair of the row. Under the bilinear link, where $p(x) = \min(x, 1)$, this holds
     for $c_i = -\ln(1 - \bar x_i)/\bar x_i$ with an upper bound $\bar x_i$ of the row, at most 32. Under the Poisson
     link the candidates already have the right law: c = 1, and all are kept.
 
-    Graphs that expect so many candidates that visiting every pair is cheaper are drawn pair by pair. In causal models
-    this is decided for each query, by what precedes it.
+    Graphs are drawn pair by pair where so many candidates are expected that this is cheaper, and so are single queries
+    of causal models.
 
     Cost: O(n k²) for the tables, O(log(n k) + k) per edge; no n² unless a graph is that dense.
     """
@@ -96,7 +96,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
 
 
 def _boost(block_model: BlockModel, query: Tensor, key: Tensor) -> Tensor:
-    """The factor c of every row, rounded up."""
+    """The factor c of each row, rounded up."""
     if block_model.link == "poisson":
         return torch.ones_like(query[..., :1])
     most = key.cummax(2).values[:, :, block_model.offset :] if block_model.causal else key.amax(2, keepdim=True)

@@ -16,15 +16,14 @@ MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
 
 
 def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    r"""Draws Poisson(total rate) edges at once, each by its clusters, and merges repeated ones.
+    r"""Draws Poisson(total rate) edges, each by its clusters, and merges repeated ones.
 
     The number of times a pair is drawn is Poisson with mean $r_{ij} + \delta$, so it becomes an edge with probability
     $1 - e^{-(r_{ij} + \delta)}$: at most 63.2 % under the bilinear link.
 
-    Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are corrected; examples and heads are
-    drawn together; exploration is one more cluster; the multiplicity of each edge is kept.
-
     Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn; SbmtError beyond 2²⁶ draws.
+    Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are corrected; examples and heads are
+    drawn together; exploration is an additional cluster; the multiplicity of each edge is recorded.
     """
     query, block, key = _with_exploration(block_model, exploration)  # b h n K, h K K, b h m K
     if block_model.causal:
@@ -37,17 +36,11 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
     return EdgeList.from_cells(cells, block_model.shape, *block_model.masks, multiplicity=multiplicity)
 
 
-def poisson_cells(
-    query: Float[Tensor, "batch heads n K"],
-    rate: Float[Tensor, "batch heads pairs"],
-    key: Float[Tensor, "batch heads m K"],
-    seed: int,
-    first_example: int,
-) -> Int[Tensor, " n_draws"]:
-    """The cells that a Poisson number of draws in each graph hit, in any order and with repeats.
+def poisson_cells(query: Tensor, rate: Tensor, key: Tensor, seed: int, first_example: int) -> Int[Tensor, " n_draws"]:
+    """The cells of a Poisson number of draws in each graph, in any order and with repeats.
 
-    ``rate`` is the expected number of draws of each pair (u, v) of clusters, or of each cluster u = v. Such a draw
-    takes query i with probability ∝ ``query[i, u]`` and key j with probability ∝ ``key[j, v]``.
+    ``rate``, ``(batch, heads, pairs)``, is the expected number of draws of each pair (u, v) of clusters, or of each
+    cluster u = v. Such a draw chooses query i with probability ∝ ``query[i, u]`` and key j with ∝ ``key[j, v]``.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
@@ -74,13 +67,10 @@ def poisson_cells(
 def causal_cells(
     query: Float[Tensor, "batch heads n K"], key: Float[Tensor, "batch heads m K"], seed: int, first_example: int
 ) -> Int[Tensor, " n_draws"]:
-    r"""As :func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, for keys up to a query's own alone.
-
-    Each query draws on its own, from prefix sums of the keys. Cost: O(n k) for tables and O(log n) per edge drawn.
-    """
+    r""":func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, query by query, without later keys."""
     batch, heads, n_queries, n_clusters = query.shape
     n_keys = key.shape[2]
-    seen = key.cumsum(2)  # how much of each cluster has been seen at each place
+    seen = key.cumsum(2)  # memberships of the keys up to each position
     rates = query * seen[:, :, n_keys - n_queries :]
     _check_total(rates)
     row = torch.arange(batch * heads * n_queries, device=query.device)
@@ -90,7 +80,7 @@ def causal_cells(
     example, head, query_of = (part[row] for part in address)
     words = random_blocks(seed, Purpose.CANDIDATE, example, head, query_of, draw)  # draws 4
     cluster = choose_by_weight(cumulative_table(rates.flatten(0, 2)), n_clusters, row, words[:, 0])
-    # The first key at which more has been seen than a share of what the query has, by halving.
+    # Binary search for the first key whose prefix sum exceeds a random share of the query's.
     first = row // n_queries * n_keys
     low, high = torch.zeros_like(row), row % n_queries + n_keys - n_queries
     of_cluster = seen.flatten(0, 2).flatten()
@@ -110,7 +100,7 @@ def _check_total(rates: Tensor) -> None:
 
 
 def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[Tensor, ...]:
-    """Y, B, Z in float64, where exploration δ is an additional cluster: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
+    """Y, B and Z in float64; exploration δ is an additional cluster: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
     twin = in_float64(block_model)
     query, block, key = twin.query_membership, twin.block_matrix, twin.key_membership
     if exploration > 0:

@@ -1,8 +1,7 @@
-"""Fitted masks for models that were trained with full attention, without changes to their weights."""
+"""Fitted masks for models that were trained with full attention, whose weights do not change."""
 
-from sbmt.sparsification.convert import sparsify as sparsify
-from sbmt.sparsification.fit import MaskQuality as MaskQuality
-from sbmt.sparsification.fit import MaskReport as MaskReport
-from sbmt.sparsification.fit import fit_block_models as fit_block_models
-from sbmt.sparsification.fit import measure_masks as measure_masks
-from sbmt.sparsification.huggingface import load_sparsified as load_sparsified
+from sbmt.sparsification.convert import sparsify
+from sbmt.sparsification.fit import MaskQuality, MaskReport, fit_block_models, measure_masks
+from sbmt.sparsification.huggingface import load_sparsified
+
+__all__ = ["MaskQuality", "MaskReport", "fit_block_models", "load_sparsified", "measure_masks", "sparsify"]

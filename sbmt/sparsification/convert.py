@@ -1,4 +1,4 @@
-"""Replacing full attention by fitted masks."""
+"""Replaces full attention by fitted masks."""
 
 import copy
 from typing import Any, TypeVar
@@ -14,28 +14,26 @@ from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
 DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
-"""How the masks of :func:`sparsify` differ from the preset ``fitted``: the network was trained without a sink, and its
-tokens attend themselves no more than they need to."""
-FULL = FullAttention, nn.MultiheadAttention  # what masks are put in the place of
+"""How :func:`sparsify` differs from the preset ``fitted``: networks were trained without a sink or self-loops."""
+FULL = FullAttention, nn.MultiheadAttention  # the classes that masks replace
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
-    """Copies a trained model and replaces full attention by fitted masks; all its weights stay unchanged.
+    """Copies a trained model and replaces full attention by fitted masks; its weights do not change.
 
-    What is replaced: :class:`~sbmt.baselines.FullAttention`, wherever it is, and ``torch.nn.MultiheadAttention``, on
-    its own or in ``torch.nn.TransformerEncoderLayer``, which becomes an :class:`~sbmt.MultiHeadAttention` with the same
-    projections. Models of Hugging Face Transformers use the masks as their attention ``"sbmt"``. The new
-    block models are not fitted yet: call :func:`~sbmt.fit_block_models` next.
+    It replaces every :class:`~sbmt.baselines.FullAttention` and ``torch.nn.MultiheadAttention``, including those in
+    ``torch.nn.TransformerEncoderLayer``; the latter become an :class:`~sbmt.MultiHeadAttention` with the same
+    projections. Models of Hugging Face Transformers use the masks as their attention ``"sbmt"``. The new block models
+    are not fitted yet: call :func:`~sbmt.fit_block_models` next.
 
     Args:
         model: A model trained with full attention.
-        edges_per_query: c, the expected edges per query at the optimum. It bounds the mean number of keys that
-            a query draws; the larger it is, the closer outputs are to those of full attention.
-        **arguments: Further arguments of :class:`~sbmt.SBMAttention`, in place of those of the preset ``fitted`` and of
+        edges_per_query: c, the expected number of edges per query at the optimum. It bounds the mean number of keys
+            that a query draws; the larger it is, the closer outputs are to those of full attention.
+        **arguments: Further arguments of :class:`~sbmt.SBMAttention`, instead of those of the preset ``fitted`` and of
             :data:`DIFFERENT`.
 
-    Raises:
-        SbmtError: If the model has no full attention, or one that masks cannot replace, such as a subclass.
+    SbmtError if the model has no full attention, or one that masks cannot replace, such as a subclass.
 
     Example:
         >>> import torch, sbmt
@@ -47,9 +45,9 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     """
     settings: dict[str, Any] = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | arguments
     computed = [x for m in model.modules() for x in vars(m).values() if isinstance(x, Tensor) and not x.is_leaf]
-    copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, computed in every call
-    holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent, too
-    found = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # once each
+    copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, which each call computes
+    holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent too
+    found = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # each once
     is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
         do = "pass one that contains sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
@@ -58,20 +56,20 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         attach(holder, settings)
     replacements = {module: _sparse(name, module, settings) for name, module in found.items()}
     for parent in list(holder.modules()):
-        for name, child in parent._modules.items():  # named_children() leaves out what it has seen
+        for name, child in parent._modules.items():  # named_children() would skip repeated modules
             if child in replacements:
                 parent._modules[name] = replacements[child]
-        if isinstance(parent, nn.TransformerEncoder):  # it would hand nested tensors to layers that cannot read them
+        if isinstance(parent, nn.TransformerEncoder):  # attentions inside cannot read nested tensors
             parent.use_nested_tensor = False
     return holder["model"]  # type: ignore[return-value]
 
 
 def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
-    """The attentions of a model that learn by likelihood, by name; raises SbmtError if there are none."""
+    """A model's attentions that learn by likelihood, by name; SbmtError if it has none."""
     layers = {name: module for name, module in model.named_modules() if isinstance(module, SBMAttention)}
     found = {name: layer for name, layer in layers.items() if layer.learning == "likelihood"}
     if not found:
-        raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "make one: sbmt.sparsify")
+        raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "call sbmt.sparsify first")
     return found
 
 
@@ -87,10 +85,10 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
 
 
 def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
-    """The same projections around a fitted mask."""
+    """A fitted mask with the same projections."""
     if theirs.bias_k is not None or theirs.add_zero_attn or not theirs._qkv_same_embed_dim:
         expected = "torch.nn.MultiheadAttention without add_bias_kv, add_zero_attn, kdim and vdim"
-        raise SbmtError(expected, f"one with them in {place}", "leave its layer as it is")
+        raise SbmtError(expected, f"{place} with some of them", "exclude its layer")
     kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
     first, has_bias = next(theirs.parameters()), theirs.in_proj_bias is not None
     sizes = theirs.embed_dim, theirs.num_heads, theirs.dropout, has_bias
@@ -98,23 +96,22 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
     projections = {name for name, _ in ours.named_parameters() if not name.startswith("attention.")}
     if others := projections ^ theirs.state_dict().keys():
         do = "merge adapters, and remove parametrizations and pruning"
-        raise SbmtError("projections with plain weights", f"others ({min(others)}) in {place}", do)
-    for name in projections:  # the very same parameters: frozen and tied ones stay so
+        raise SbmtError("projections with plain weights", f"{min(others)} in {place}", do)
+    for name in projections:  # the same parameters, which may be frozen or tied
         owner, _, last = name.rpartition(".")
         setattr(ours.get_submodule(owner), last, theirs.get_parameter(name))
     return ours.train(theirs.training)
 
 
 class SequenceFirst(MultiHeadAttention):
-    """An :class:`~sbmt.MultiHeadAttention` of ``(n, batch, embed_dim)``, as torch's with ``batch_first=False``."""
+    """An :class:`~sbmt.MultiHeadAttention` of ``(n, batch, embed_dim)``, like torch's with ``batch_first=False``."""
 
     batch_first = False
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any
     ) -> tuple[Tensor, AttentionOutput | None]:
-        """As in the parent, with the first two axes swapped."""
-        swapped = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # one tensor stays one: self-attention
-        query, key, value = (swapped[id(x)] for x in (query, key, value))
+        """The parent's, with the first two axes swapped."""
+        query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         found, attended = super().forward(query, key, value, *arguments, **options)
         return found.transpose(0, 1), attended

@@ -1,4 +1,4 @@
-"""Fitting block models to an unchanged network, and measuring how much attention their masks cover."""
+"""Fits block models to an unchanged network, and measures how much of its attention their masks cover."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,12 +6,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import cos, inf, pi
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sbmt.attention.inputs import Heads
 from sbmt.block_model.fit import fit_loss
 from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, is_number
@@ -24,16 +25,16 @@ from sbmt.types import AttentionOutput
 
 @dataclass(frozen=True, eq=False)
 class MaskQuality:
-    r"""How well the masks of a layer approximate full attention: means over queries, ``(heads,)`` each.
+    r"""How well a layer's masks approximate full attention: means over queries, ``(heads,)`` each.
 
-    With full attention $a_{ij}$ and the weights $w_{ij}$ that a mask leaves and reweights, 0 off the mask:
+    With the weights $a_{ij}$ of full attention and $w_{ij}$ of masked attention, reweighted and 0 without an edge:
 
     Attributes:
-        attention_mass: The share of attention along the mask's edges, $\sum_{j: w_{ij} > 0} a_{ij}$, in [0, 1].
+        attention_mass: The share of full attention along the edges, $\sum_{j: w_{ij} > 0} a_{ij}$, in [0, 1].
         density: The share of pairs that are edges, in [0, 1].
-        error: $\lVert wV - aV \rVert / \lVert aV \rVert$ of the layer's output, over all queries.
+        error: The relative error $\lVert wV - aV \rVert / \lVert aV \rVert$ of the output, over all queries.
         effective_keys: The effective sample size $1 / \sum_j w_{ij}^2$ of a query's weights.
-        attended_keys: The same of full attention, $1 / \sum_j a_{ij}^2$.
+        attended_keys: That of full attention, $1 / \sum_j a_{ij}^2$.
     """
 
     attention_mass: Tensor
@@ -45,13 +46,13 @@ class MaskQuality:
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of masks by layer, and the losses of all steps after a fit; prints as one row per head."""
+    """The quality of each layer's masks, and the losses of a fit; prints as one row per head."""
 
     layers: dict[str, MaskQuality]
     losses: tuple[float, ...] = ()
 
     def mean(self, name: str) -> float:
-        """The mean over all heads of one of the attributes of :class:`MaskQuality`."""
+        """The mean over all heads of an attribute of :class:`MaskQuality`."""
         return float(torch.cat([getattr(quality, name) for quality in self.layers.values()]).mean())
 
     def __str__(self) -> str:
@@ -75,23 +76,21 @@ def fit_block_models(
 ) -> MaskReport:
     """Fits the block models of a network to its attention, with everything else frozen.
 
-    Meanwhile every layer attends to all pairs, as in the network's training, and its block model learns by
-    likelihood from the attention of some queries (:func:`~sbmt.block_model.fit.fit_loss`). Dropout is off.
+    During the fit every layer uses full attention without dropout, and its block model learns by likelihood from the
+    attention of some queries (:func:`~sbmt.block_model.fit.fit_loss`).
 
     Args:
         model: The result of :func:`~sbmt.sparsify`, or a model trained with the preset ``fitted``.
-        batches: Inputs of the model: tensors, tuples of arguments, or mappings of keyword arguments, iterated as
-            often as needed.
+        batches: Inputs of the model: tensors, tuples of arguments, or mappings of keyword arguments, repeated as often
+            as needed.
         steps: Steps of Adam, one batch each; some hundreds are enough.
-        learning_rate: Largest learning rate; it falls to zero over the last third, along a cosine.
-        n_queries: Number of random queries per sequence that a step fits to. Causal masks use all queries.
-        n_measured: Number of the following batches on which the masks are measured.
+        learning_rate: Largest learning rate; it falls to zero over the last third of the steps, along a cosine.
+        n_queries: Number of random queries per sequence that each step uses. Causal masks use all queries.
+        n_measured: Number of further batches on which the masks are measured.
         on_step: Called after each step with its number, from 1, and its loss.
 
-    Raises:
-        SbmtError: If the model has no fitted masks, a number is out of range, or the batches run out or reach no mask.
-
-    Cost: for each of ``steps``, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
+    SbmtError if the model has no fitted masks, a number is out of range, or the batches run out or reach no mask.
+    Cost: for each step, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)
     if not is_number(learning_rate) or not 0 < learning_rate < inf:
@@ -106,13 +105,12 @@ def fit_block_models(
         for p in blocks:
             p.requires_grad_(True)
         for step in range(1, steps + 1):
-            calls = [
-                (layers[name], heads) for name, found in seen_calls(model, next(supply)).items() for heads in found
-            ]
+            calls = seen_calls(model, next(supply))
             if not calls:
                 do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
                 raise SbmtError("batches that reach a fitted mask", "none reached", do)
-            loss = torch.stack([fit_to(layer, heads, n_queries) for layer, heads in calls]).sum()
+            losses_of_calls = [fit_to(layers[name], heads, n_queries) for name in calls for heads in calls[name]]
+            loss = torch.stack(losses_of_calls).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -127,8 +125,8 @@ def fit_block_models(
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
     """Compares masks with full attention on the inputs that each layer gets when all layers use full attention.
 
-    ``masks`` may give other attentions, by layer, to measure instead of the model's; all are in eval mode.
-    Cost: O(n²) time and memory for each layer: this is an instrument.
+    ``masks`` maps layers to other attentions, to be measured in place of the model's own; all are in eval mode.
+    Cost: O(n²) time and memory for each layer.
     """
     layers = fitted_layers(model)
     masks = layers if masks is None else masks
@@ -149,22 +147,8 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
     return MaskReport(report)
 
 
-class Heads(NamedTuple):
-    """What an attention is called with: query, key, value ``(batch, heads, n, d)``, masks ``(batch, n)`` or None."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    query_mask: Tensor | None = None
-    key_mask: Tensor | None = None
-
-    def attend(self, attention: nn.Module) -> AttentionOutput:
-        """The output of another attention for these inputs."""
-        return attention(self.query, self.key, self.value, query_mask=self.query_mask, key_mask=self.key_mask)
-
-
 def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
-    """The inputs of each fitted layer of a model, by call, while all layers use full attention without dropout."""
+    """The inputs of each call of each fitted layer, while all layers use full attention without dropout."""
     calls: dict[str, list[Heads]] = defaultdict(list)
     layers = fitted_layers(model)
 
@@ -181,19 +165,22 @@ def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
         for name, layer in layers.items():
             layer.forward = partial(attend_all, name)  # type: ignore[method-assign]
             stack.callback(vars(layer).pop, "forward")
-        _call(model, batch)
+        if isinstance(batch, Mapping):
+            model(**batch)
+        else:
+            model(*(batch if isinstance(batch, (tuple, list)) else [batch]))
     return calls
 
 
 def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
-    """The last of :func:`seen_calls`, layer by layer."""
+    """The inputs of the last call of each fitted layer, by :func:`seen_calls`."""
     return {name: found[-1] for name, found in seen_calls(model, batch).items()}
 
 
 def full_attention(
     heads: Heads, causal: bool = False, sink: Tensor | None = None
 ) -> Float[Tensor, "batch heads n_queries n_keys"]:
-    """The weights of full attention, zero where there is nothing to attend; a sink takes its share of them."""
+    """The weights of full attention, zero for queries without keys; a sink takes part in the softmax."""
     scores = heads.query @ heads.key.mT / heads.query.shape[-1] ** 0.5
     if heads.key_mask is not None:
         scores = scores.masked_fill(~heads.key_mask[:, None, None, :], -torch.inf)
@@ -208,7 +195,7 @@ def full_attention(
 
 
 def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, ""]:
-    """The loss of a layer's fit to where so many of its queries attend, chosen at random; causal masks take all."""
+    """The loss of a layer's fit to the attention of ``n_queries`` random queries, or of all if it is causal."""
     n, n_keys = heads.query.shape[2], heads.key.shape[2]
     rows = torch.arange(n) if layer.causal or n <= n_queries else torch.randperm(n)[:n_queries].sort().values
     query_mask = None if heads.query_mask is None else heads.query_mask[:, rows]
@@ -221,14 +208,14 @@ def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, "
     if layer.window is not None:
         near = (rows[:, None] - torch.arange(n_keys)).abs() <= layer.window // 2
         is_near = near.to(is_edge.device).expand_as(is_edge)[is_edge]
-    given, c = layer.exploration, layer.edges_per_query
-    exploration = given.probability(n_keys) if isinstance(given, ExtraKeys) else given
-    assert c is not None  # likelihood has it
+    delta, c = layer.exploration, layer.edges_per_query
+    exploration = delta.probability(n_keys) if isinstance(delta, ExtraKeys) else delta
+    assert c is not None  # with learning="likelihood"
     return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, c, exploration, is_near)
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
-    """Sums over queries of what :func:`measure_masks` averages, in float32 at least: float16 ends at 65,504."""
+    """The sums over queries behind :func:`measure_masks`, in at least float32, since float16 ends at 65,504."""
     query, key, value, *masks = heads
     one_hot = torch.eye(key.shape[2], dtype=value.dtype, device=value.device).expand(*key.shape[:2], -1, -1)
     with torch.no_grad(), kept(attention.modules(), "training"):
@@ -265,7 +252,7 @@ def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
 
 
 def falling(done: float) -> float:
-    """The share of the learning rate after this share of all steps: it falls to zero over the last third."""
+    """The factor of the learning rate when this share of the steps is done; it falls to 0 over the last third."""
     return 1.0 if done < 2 / 3 else (1 + cos(3 * pi * (done - 2 / 3))) / 2
 
 
@@ -279,9 +266,3 @@ def endless(batches: Iterable[Any]) -> Iterator[Any]:
         if is_empty or iter(batches) is batches:
             got = "none" if is_empty else "an exhausted iterator"
             raise SbmtError("batches for all steps", got, "pass a list or a DataLoader, or take fewer steps")
-
-
-def _call(model: nn.Module, batch: Any) -> Any:
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(*batch) if isinstance(batch, (tuple, list)) else model(batch)

@@ -1,6 +1,5 @@
-"""Fitted masks in models of Hugging Face Transformers, whose attention is chosen by name: ``"sbmt"`` is ours."""
+"""Fitted masks in models of Hugging Face Transformers, as the attention implementation ``"sbmt"``."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,31 +9,31 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, describe
 from sbmt.layers import build_attention
 
-NAME, CHILD = "sbmt", "fitted_mask"  # of the attention implementation, and of the SBMAttention in an attention module
+NAME, CHILD = "sbmt", "fitted_mask"  # of the implementation, and of the SBMAttention in an attention module
 HARMLESS = frozenset({"cache_position", "num_items_in_batch", "output_attentions", "output_hidden_states",
                       "output_router_logits", "position_ids", "return_dict", "use_cache"})  # fmt: skip
-"""What models hand to their attention that changes no score."""
+"""Arguments of attention that do not change its scores."""
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def attention_modules(model: nn.Module) -> list[nn.Module]:
-    """The modules of a model that attend through Transformers' interface."""
+    """The modules of a model that use Transformers' attention interface."""
     theirs = [module for module in model.modules() if type(module).__module__.startswith("transformers.")]
     return [module for module in theirs if hasattr(module, "is_causal")]
 
 
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
-    """Gives every attention module a fitted mask with these settings, which ``config.sbmt`` keeps for loading.
+    """Gives every attention module a fitted mask with these settings, which ``config.sbmt`` stores for loading.
 
-    Masks are causal where the modules are. Refused are modules that attend to another sequence or in a window, models
-    that mix causal modules with others, and settings that JSON cannot hold.
+    Masks are causal if the modules are. Raises SbmtError if a module attends to another sequence or in a window, if
+    only some modules are causal, or if JSON cannot represent the settings.
     """
     from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     for name, value in settings.items():
         if not isinstance(value, (str, int, float, type(None))):
             do = "pass a number or a string: save_pretrained writes it to config.json"
-            raise SbmtError(f"{name} as JSON holds it", f"a {type(value).__name__}", do)
+            raise SbmtError(f"{name} of a type that JSON has", f"a {type(value).__name__}", do)
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
     modules = attention_modules(model)
@@ -49,15 +48,14 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         name, config = type(module).__name__, getattr(module, "config", None)
         is_decoder = getattr(module, "is_decoder", getattr(config, "is_decoder", False))
         if "Cross" in name or getattr(module, "is_cross_attention", False) or (is_decoder and not settings["causal"]):
-            raise SbmtError(
-                f"a mask cannot replace {name}, which attends to another sequence: sparsify only the encoder"
-            )
+            do = "sparsify only the encoder"
+            raise SbmtError(f"a mask cannot replace {name}, which attends to another sequence: {do}")
         if getattr(module, "sliding_window", None) is not None:
             raise SbmtError("attention without a window", f"{name} with one", "do not convert it: it is already sparse")
         d_head = _number(module, "head_dim", "attention_head_size")
         n_heads = _number(module, "num_attention_heads", "num_heads", "n_heads")
         fitted = build_attention("sbm", d_head=d_head, n_heads=n_heads, **settings)
-        first = next(p for p in module.parameters() if p.is_floating_point())  # of projections, wrapped or not
+        first = next(p for p in module.parameters() if p.is_floating_point())  # a projection's, even if it is wrapped
         module.add_module(CHILD, fitted.to(first.device, first.dtype).train(module.training))
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
@@ -66,20 +64,20 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
 
 
 def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: Any) -> Model:
-    """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` alone would drop its block models.
+    """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` would drop its block models.
 
     Called as ``load_sparsified(BertForMaskedLM, "sparse-bert")``; further arguments are those of ``from_pretrained``.
     """
     if not hasattr(model_class, "from_pretrained"):
         raise SbmtError("a model's class, such as BertForMaskedLM", repr(model_class), "name the class that was saved")
 
-    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are looked for
+    def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are loaded
         model_class.__init__(self, config, *rest, **named)
         if getattr(config, "sbmt", None) is None:
-            raise SbmtError(f"a sparsified model in {folder}", "one without masks", "make one: sbmt.sparsify")
+            raise SbmtError(f"a sparsified model in {folder}", "one without masks", "create one with sbmt.sparsify")
         attach(self, config.sbmt)
 
-    named_alike = {"__init__": build, "__module__": model_class.__module__}  # names of weights depend on the class's
+    named_alike = {"__init__": build, "__module__": model_class.__module__}  # weights are named after the class
     loader: Any = type(model_class.__name__, (model_class,), named_alike)
     model, found = loader.from_pretrained(folder, **arguments, output_loading_info=True)
     if missing := [name for name in found["missing_keys"] if f".{CHILD}." in name]:
@@ -98,10 +96,7 @@ def attend(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What an attention module calls: ``(batch, heads, n, d)`` in, ``(batch, n, heads, d)`` out.
-
-    Refused are modules without a fitted mask, a wish for attention weights, and what would change their scores.
-    """
+    """The attention implementation, from ``(batch, heads, n, d)`` to ``(batch, n, heads, d)``, without weights."""
     fitted, name = getattr(module, CHILD, None), type(module).__name__
     if fitted is None:
         raise SbmtError("a fitted mask in every attention", f"{name} without one", "call sbmt.sparsify first")
@@ -114,11 +109,11 @@ def attend(
         raise SbmtError(f"{name} got an is_causal that differs from its mask, which is {is_it}: omit it")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
         do = "do not convert this model: sampled masks only support scores of queries and keys"
-        raise SbmtError("attention by queries and keys", f"{changes[0]} from {name}, too", do)
+        raise SbmtError("attention by queries and keys alone", f"{changes[0]} from {name}", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         expected = "an attention mask (batch, n) that marks padding"
         raise SbmtError(expected, describe(attention_mask), "do not pass masks of pairs")
-    query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache holds more keys
+    query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache has more keys
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
     if (n_shared := query.shape[1] // key.shape[1]) > 1:  # queries that share a key
@@ -129,22 +124,16 @@ def attend(
 
 
 def real_tokens(
-    *_: Any,
-    q_length: int,
-    kv_length: int,
-    q_offset: Any = 0,
-    mask_function: Callable[..., Any],
-    attention_mask: Tensor | None = None,
-    config: Any = None,
-    **__: Any,
+    *_: Any, q_length: int, kv_length: int, mask_function: Any, attention_mask: Tensor | None = None, **named: Any
 ) -> Tensor | None:
-    """The mask of real tokens, bool ``(batch, n_keys)``, or None; raises SbmtError if the model asks for more."""
+    """The mask of real tokens, bool ``(batch, n_keys)``, or None; SbmtError if the model needs another mask."""
     from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
-    causal = (getattr(config, "sbmt", None) or {}).get("causal", False)
+    q_offset, settings = named.get("q_offset", 0), getattr(named.get("config"), "sbmt", None) or {}
+    causal = settings.get("causal", False)
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
         wanted = "in causal order" if causal else "of padding alone"
-        raise SbmtError(f"the model must request a mask {wanted}, got another pattern: sampled masks do not support it")
+        raise SbmtError(f"the model must request a mask {wanted}, got a different one: sampled masks do not support it")
     if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
         raise SbmtError("the cache must contain only the tokens so far: do not use static caches")
     return None if attention_mask is None else attention_mask.bool()
@@ -155,4 +144,4 @@ def _number(module: nn.Module, *names: str) -> int:
         for owner in (module, getattr(module, "config", None)):
             if isinstance(number := getattr(owner, name, None), int):
                 return number
-    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report it, please")
+    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report this as a bug")

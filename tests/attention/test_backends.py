@@ -90,7 +90,7 @@ def test_values_weights_and_gradients_equal_the_row_loop(name, used, backend):
 
 
 @backends
-def test_values_and_weights_have_gradients_of_their_own(backend):
+def test_values_and_weights_have_separate_gradients(backend):
     case = make_case(**CASES["bipartite"])
     leaves = leaves_of(case)
     ours, loop = (attend(leaves, "all", case.edges, kind) for kind in (backend, None))

@@ -24,7 +24,7 @@ def attention_matrix(case, **arguments):
 
 @pytest.mark.statistical(share=0.001)
 @pytest.mark.parametrize("dropout", [0.1, 0.9])
-def test_share_and_scale_of_what_is_kept(dropout, judge):
+def test_share_and_scale_of_kept_weights(dropout, judge):
     case = make_case(batch=4, heads=3, n_queries=32, n_keys=32, d=4, d_value=1, density=0.7)
     full = attention_matrix(case)[case.mask]
     kept = attention_matrix(case, dropout=dropout, generator=seeded())[case.mask]
@@ -68,7 +68,7 @@ def test_compiled_uniforms_equal_those_of_other_devices_bit_for_bit(density, see
     assert torch.equal(*scales) and torch.equal(scales[0] != 0, compiled >= 0.3)
 
 
-def test_half_a_batch_drops_what_the_whole_batch_does():
+def test_half_a_batch_drops_the_same_cells_as_the_whole_batch():
     whole = make_case(batch=4, heads=2, n_queries=5, n_keys=7, d=1, d_value=1, density=0.7).edges
     half = type(whole).from_dense(whole.to_dense()[2:])
 

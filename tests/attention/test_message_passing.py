@@ -63,7 +63,7 @@ def test_inside_a_graph_network():
     torch.testing.assert_close(copy.deepcopy(model)(x, ring), x.roll(2, 0))
 
 
-def test_node_types_attend_each_other_in_a_hetero_conv():
+def test_node_types_attend_to_each_other_in_a_hetero_conv():
     edges = {("b", "to", "a"): torch.tensor([[0, 4, 4], [0, 0, 2]]), ("a", "to", "a"): torch.tensor([[0, 1], [2, 2]])}
     edges["a", "to", "b"] = torch.tensor([[2], [1]])
     x, value = ({name: torch.randn(n, d) for name, n in (("a", 3), ("b", 5))} for d in (4, 2))

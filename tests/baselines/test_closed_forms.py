@@ -21,7 +21,7 @@ def quadratic_form(query, key, value, mask):
 
 
 @masked
-def test_linear_attention_is_a_quadratic_form_that_it_never_writes_down(hides_keys, hides_queries):
+def test_linear_attention_equals_its_quadratic_form(hides_keys, hides_queries):
     check_against_twin(LinearAttention(4, 2), quadratic_form, hides_keys, hides_queries, 1e-12)
 
 

@@ -34,7 +34,7 @@ def build(kind, **settings):
 @pytest.mark.parametrize(
     ("kind", "settings"), [(LinformerAttention, {}), (PerformerAttention, {}), (RandomMaskAttention, dict(sink=True))]
 )
-def test_parameters_are_drawn_anew_as_the_constructor_draws_them(kind, settings):
+def test_reset_parameters_draws_like_the_constructor(kind, settings):
     layer, other = build(kind, **settings), build(kind, **settings)
     with torch.no_grad():
         for tensor in layer.state_dict().values():

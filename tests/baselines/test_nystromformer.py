@@ -66,7 +66,7 @@ def test_the_iteration_converges_cubically_to_the_pseudo_inverse():
         torch.testing.assert_close(identity - matrix @ pseudo_inverse(matrix, step), error, rtol=0, atol=1e-10)
 
 
-def test_a_seed_is_drawn_for_dropout_alone():
+def test_a_seed_is_drawn_only_for_dropout():
     x, generator, untouched = tokens(n=8), seeded(), seeded()
     NystromAttention(4, 3)(x, x, x, generator=generator)
     NystromAttention(4, 3, dropout=0.5).eval()(x, x, x, generator=generator)

@@ -51,7 +51,7 @@ def test_the_kernel_is_estimated_without_bias(judge):
 
 
 @pytest.mark.statistical(share=0.001)
-def test_features_point_everywhere_alike_and_have_the_lengths_of_normal_vectors(judge):
+def test_features_have_uniform_directions_and_the_lengths_of_normal_vectors(judge):
     d_head, n_blocks = 3, 20_000
     torch.manual_seed(0)
     rows = sample_orthogonal_features(d_head * n_blocks, d_head).view(n_blocks, d_head, d_head)
@@ -76,7 +76,7 @@ def test_features_are_orthogonal_within_a_block_and_not_beyond(n_features, d_hea
 
 
 @pytest.mark.parametrize("scale, sign", [(10.0, 1), (1000.0, -1)])
-def test_queries_and_keys_whose_features_miss_each_other(sign, scale):
+def test_queries_and_keys_whose_features_do_not_overlap(sign, scale):
     """Scores up to ±1e6 where products of features underflow: the quadratic form in logarithms is still met."""
     query, key, value = (tokens(n=5, seed=seed, dtype=torch.float64) for seed in (1, 2, 3))
     query[..., 0], key[..., 0] = scale, sign * scale

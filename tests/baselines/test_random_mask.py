@@ -27,7 +27,7 @@ def law(mask_density, window, query_mask, key_mask):
 
 @pytest.mark.statistical(share=0.001)
 @pytest.mark.parametrize(("window", "mask_density"), [(None, 0.25), (3, 0.7), (0, 0.05)])
-def test_pairs_outside_the_window_have_the_probability_asked_for(window, mask_density, judge):
+def test_pairs_outside_the_window_have_the_given_probability(window, mask_density, judge):
     repeats, heads = 2000, 2  # streams differ per example and head, so repeated examples are independent draws
     layer, x = RandomMaskAttention(1, heads, mask_density=mask_density, window=window), tokens(4 * repeats, heads, N, 1)
     masks = dict(query_mask=QUERY_MASK.repeat(repeats, 1), key_mask=KEY_MASK.repeat(repeats, 1))

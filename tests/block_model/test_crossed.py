@@ -109,7 +109,7 @@ def test_values_and_gradients_do_not_depend_on_the_number_of_threads():
     assert all(torch.equal(x, y) for other in found[1:] for x, y in zip(found[0], other, strict=True))
 
 
-def test_what_is_computed_without_gradients_does_not_cut_them_off_later():
+def test_results_without_gradients_do_not_detach_later_ones():
     leaves = leaves_of()
     model = crossed_model(leaves)
     with torch.no_grad():
@@ -124,7 +124,7 @@ def with_blocks(value):
     return crossed_model([query, key, torch.full_like(blocks, value)])
 
 
-def test_rates_beyond_all_bounds_draw_every_key_and_rates_of_zero_none():
+def test_huge_rates_draw_every_key_and_rates_of_zero_none():
     assert sample_edges(with_blocks(1e15)).n_edges == BATCH * HEADS * N * M
     edges = sample_edges(with_blocks(0.0))
     assert edges.n_edges == 0 and with_blocks(0.0).edge_rate(edges).shape == (0,)
@@ -147,7 +147,7 @@ def test_impossible_memberships_and_blocks_are_refused(spoil, message):
         crossed_model(leaves)
 
 
-def test_padded_tokens_are_never_looked_at():
+def test_padded_tokens_are_ignored():
     query, key, blocks = (leaf.detach() for leaf in leaves_of())
     expected = crossed_model([query, key, blocks], is_padded=True).expected_mask(0.1)
     sides = part_memberships(query), part_memberships(key)

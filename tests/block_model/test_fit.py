@@ -111,7 +111,7 @@ def test_a_rate_of_zero_gets_no_infinite_gradient():
     assert loss.isfinite() and torch.autograd.grad(loss, rate)[0].isfinite().all()
 
 
-def test_no_real_query_is_no_loss():
+def test_the_loss_is_zero_without_real_queries():
     ones, nobody = torch.ones(1, 1, 3, 1, requires_grad=True), torch.zeros(1, 3, dtype=torch.bool)
     model = BlockModel(ones, torch.ones(1, 1, 1), ones, nobody, nobody, "poisson")
     edges = sample_edges(model)

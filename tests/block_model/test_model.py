@@ -58,7 +58,7 @@ def test_expected_mask_equals_the_explicit_loop(make_block_model, link, scale, e
 
 @pytest.mark.parametrize("p", [0.1, 1.0])  # few edges are gathered, many are read from all pairs
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
-def test_edge_probability_reads_the_expected_mask(make_block_model, link, scale, exploration, p):
+def test_edge_probability_is_the_expected_mask_at_the_edges(make_block_model, link, scale, exploration, p):
     model, leaves = with_leaves(make_block_model(link=link, scale=scale, is_padded=True))
     edges = some_edges(model, p)
     expected = model.expected_mask(exploration)[edges.to_dense()]
@@ -95,7 +95,7 @@ def test_a_causal_density_is_summed_in_pieces(monkeypatch):
     torch.testing.assert_close(model.expected_density(0.1), expected)
 
 
-def test_rounding_takes_no_density_beyond_1():
+def test_rounding_never_raises_a_density_above_1():
     """The 81 entries of this block matrix sum to a little more than 1 in float32."""
     query = torch.ones(1, 1, 3, 9, requires_grad=True)
     block = torch.softmax(torch.zeros(1, 81), -1).view(1, 9, 9)
@@ -105,7 +105,7 @@ def test_rounding_takes_no_density_beyond_1():
 
 
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
-def test_no_real_pair_no_density(link):
+def test_density_is_zero_without_real_pairs(link):
     ones, real = torch.ones(2, 1, 3, 2), torch.tensor([[True] * 3, [False] * 3])
     model = BlockModel(ones, torch.full((1, 2, 2), 0.1), ones, real, link=link)
     assert model.n_pairs.tolist() == [9, 0]
@@ -135,7 +135,7 @@ def test_leading_ones_broadcast(query, block, key, mask):
 
 
 @pytest.mark.parametrize("value", [float("nan"), -5.0])
-def test_what_stands_at_padding_is_never_looked_at(make_block_model, value):
+def test_the_content_of_padding_is_ignored(make_block_model, value):
     model = make_block_model(is_padded=True)
     query = model.query_membership.masked_fill(~model.query_mask[:, None, :, None], value)
     key = model.key_membership.masked_fill(~model.key_mask[:, None, :, None], value)

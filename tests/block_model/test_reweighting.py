@@ -84,7 +84,7 @@ def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sa
     assert not bias.requires_grad
 
 
-def test_padding_is_no_pair_of_the_estimated_density():
+def test_padding_does_not_count_in_the_estimated_density():
     real = torch.arange(N) < torch.tensor([[N], [5], [0]])
     edges = EdgeList.from_dense((real[:, None] & real[:, :, None])[:, None], real, real)
     rate = torch.full((edges.n_edges,), 0.25)

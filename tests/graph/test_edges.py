@@ -100,7 +100,7 @@ def test_masks_count_pairs_and_follow_every_conversion():
 
 @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("window", [0, 1, 4, 100])
-def test_a_window_joins_the_edges_that_are_there(window, density):
+def test_a_window_is_added_to_the_edges(window, density):
     queries, keys = torch.tensor([[True] * 6, [True] * 4 + [False] * 2]), torch.tensor([[False] + [True] * 5])
     mask = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0)) < density
     edges = EdgeList.from_dense(mask & queries[:, None, :, None] & keys[:, None, None], queries, keys)
@@ -198,7 +198,7 @@ def test_graphs_over_different_tokens_do_not_combine():
         edges.to_scipy(0, 3)
 
 
-def test_a_density_is_no_number_of_16_bits():
+def test_densities_have_more_than_16_bits():
     mask = torch.ones(1, 1, 300, 300, dtype=torch.bool)
     torch.set_default_dtype(torch.float16)
     try:

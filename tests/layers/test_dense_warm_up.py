@@ -61,7 +61,7 @@ def test_it_is_full_attention_with_a_sink_and_fits_all_pairs_but_certain_ones(wi
         torch.testing.assert_close(mine, theirs)
 
 
-def test_only_training_is_dense_and_masks_stay_those_of_their_seed():
+def test_only_training_is_dense_and_seeds_give_the_same_masks():
     """The generator moves on as it would otherwise, so that the steps that follow draw the same masks."""
     layer, inputs = dense_layer(), qkv()
     generators = seeded(), seeded()

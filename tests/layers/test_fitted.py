@@ -30,7 +30,7 @@ def learns(module, inputs, loss):
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_the_task_and_the_fit_teach_different_parameters(is_training):
+def test_task_and_fit_train_different_parameters(is_training):
     layer, inputs = fitted().train(is_training), [tokens(seed=i).requires_grad_() for i in range(3)]
     out = layer(*inputs, generator=seeded())
     assert learns(layer, inputs, out.values.square().sum()) == {"sink", "query", "key", "value"}
@@ -62,7 +62,7 @@ def test_sixteen_bits(dtype):
     assert multi.attention.clusters.grad.isfinite().all()
 
 
-def test_memory_follows_the_edges():
+def test_memory_grows_with_the_edges():
     """None of the tensors of a step at 8,192 tokens has n² entries."""
     layer, largest, n = fitted(d_head=32, edges_per_query=16.0), 0, 8192
 
@@ -81,7 +81,7 @@ def test_memory_follows_the_edges():
     assert largest <= max(n_edges + 3 * n, 3 * n * 32) and n_edges < 3 * n * 200, (largest, n_edges)
 
 
-def test_training_starts_with_about_c_edges_per_query_and_goes_on_from_there():
+def test_training_starts_with_about_c_edges_per_query():
     settings = dict(d_head=32, n_clusters=128, edges_per_query=16.0)
     layer, restored = fitted(**settings), fitted(**settings)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_training_starts_with_about_c_edges_per_query_and_goes_on_from_there():
 
 @pytest.mark.parametrize("log_rate, edges_per_query", [(-1000.0, 1e30), (-40.0, 1e-30), (1000.0, 1e30)])
 @pytest.mark.parametrize("is_training", [True, False])
-def test_extreme_rates_leave_everything_finite(is_training, edges_per_query, log_rate):
+def test_everything_stays_finite_at_extreme_rates(is_training, edges_per_query, log_rate):
     layer = fitted(edges_per_query=edges_per_query).train(is_training)
     with torch.no_grad():
         layer.log_rate.fill_(log_rate)
@@ -113,7 +113,7 @@ def test_extreme_rates_leave_everything_finite(is_training, edges_per_query, log
         assert (out.expected_density < 1e-9).all() and out.density.mean() == 1 / x.shape[2]  # loops alone
 
 
-def test_only_a_step_of_training_decides_the_start():
+def test_only_a_training_step_sets_the_start():
     layer = fitted(edges_per_query=2.0)
     with torch.no_grad():
         layer(*[tokens(n=4)] * 3)

@@ -36,7 +36,7 @@ def build(name):
 
 @pytest.mark.parametrize("how", ["copied", "pickled", "loaded"])
 @pytest.mark.parametrize("name", ["fitted", *sorted(RESERVED)])
-def test_a_copy_attends_alike_and_stands_alone(name, how):
+def test_a_copy_is_equal_and_independent(name, how):
     torch.manual_seed(0)
     layer, x = build(name), tokens()
     if how == "loaded":
@@ -52,7 +52,7 @@ def test_a_copy_attends_alike_and_stands_alone(name, how):
 
 
 @pytest.mark.parametrize("settings", [dict(preset="fitted"), dict(preset="recommended")], ids=str)
-def test_parameters_are_drawn_anew(settings):
+def test_reset_parameters_redraws_all_of_them(settings):
     torch.manual_seed(0)
     layer = MultiHeadAttention(64, 2, n_clusters=64, has_tied_start=True, **settings)
     before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
@@ -96,7 +96,7 @@ def test_training_under_autocast(backend):
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @BACKENDS
-def test_without_gradients_it_attends_alike(backend, mode):
+def test_outputs_are_the_same_without_gradients(backend, mode):
     layer, x = make(backend=backend, window=2, dropout=0.3), tokens()
     expected = attend(layer, x)
     with mode():
@@ -135,7 +135,7 @@ print("the same")
 
 
 @pytest.mark.slow
-def test_the_compiler_takes_it():
+def test_it_compiles():
     """Graph breaks are allowed, other values are not; the compiler cannot read the type checks of the tests."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr

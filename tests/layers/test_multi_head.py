@@ -71,7 +71,7 @@ ATTENTIONS = [dict(attention="full"), dict(n_clusters=5), dict(preset="fitted", 
 
 
 @pytest.mark.parametrize("settings", ATTENTIONS, ids=["full", "recommended", "fitted"])
-def test_padding_of_keys_is_that_of_queries_if_there_are_as_many(settings):
+def test_key_padding_also_masks_queries_if_there_are_as_many(settings):
     """Whether both are one tensor or two, as they are behind backward hooks and reentrant checkpoints."""
     layer, x, is_pad = make(**dict(attention="sbm") | settings), vectors().requires_grad_(), IS_PAD
 
@@ -92,7 +92,7 @@ def test_padding_of_keys_is_that_of_queries_if_there_are_as_many(settings):
         torch.testing.assert_close(layer(x[:, :5], x, x, is_pad)[0], whole[:, :5])
 
 
-def test_weights_are_left_out_on_request():
+def test_the_second_result_can_be_omitted():
     layer, x = MultiHeadAttention(D_MODEL, N_HEADS).double(), vectors()
     kept, attended = layer(x, x, x, generator=seeded(), return_edges=True)
     output, nothing = layer(x, x, x, need_weights=False, generator=seeded())
@@ -100,7 +100,7 @@ def test_weights_are_left_out_on_request():
     assert attended.edges.shape == (4, N_HEADS, 7, 7)
 
 
-def test_a_seed_gives_torchs_weights():
+def test_a_seed_gives_the_same_weights_as_torch():
     torch.manual_seed(3)
     theirs = nn.MultiheadAttention(D_MODEL, N_HEADS, batch_first=True).double().state_dict()
     ours = make(3, batch_first=True, device="cpu", dtype=torch.float32).state_dict()
@@ -117,7 +117,7 @@ def encoder_layer(attention, n_heads=2):
 
 
 @pytest.mark.parametrize("is_training, is_padded", [(True, True), (False, True), (False, False)])
-def test_in_torchs_encoder_layer_it_attends_as_torch_does(is_training, is_padded):
+def test_it_replaces_torchs_attention_in_an_encoder_layer(is_training, is_padded):
     ours, theirs = (layer.train(is_training) for layer in encoder_layer("full"))
     x, is_pad = vectors(), IS_PAD if is_padded else None
     with torch.set_grad_enabled(is_training):
@@ -127,7 +127,7 @@ def test_in_torchs_encoder_layer_it_attends_as_torch_does(is_training, is_padded
 
 
 @pytest.mark.parametrize("n_layers, is_padded", [(None, False), (2, True)])
-def test_torchs_fused_path_is_not_taken_around_it(n_layers, is_padded):
+def test_torchs_fused_path_is_not_used(n_layers, is_padded):
     """In eval mode without gradients PyTorch's layers would rather compute full attention from the projections."""
     layer, _ = encoder_layer("sbm")
     model = layer if n_layers is None else nn.TransformerEncoder(layer, n_layers, enable_nested_tensor=False)
@@ -142,7 +142,7 @@ def test_torchs_fused_path_is_not_taken_around_it(n_layers, is_padded):
     assert len(attended) == (n_layers or 1) and found.isfinite().all()
 
 
-def test_masks_of_zeros_and_minus_infinities_mean_the_same():
+def test_masks_of_zeros_and_minus_infinities_are_equivalent():
     layer, x, is_pad = make(), vectors(), IS_PAD
     added = torch.zeros(is_pad.shape).masked_fill(is_pad, -torch.inf)
     assert torch.equal(layer(x, x, x, added)[0], layer(x, x, x, is_pad)[0])

@@ -54,7 +54,7 @@ def mine(monkeypatch):
     register_attention("mine", Mine)  # a cell that runs twice
 
 
-def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_its_constructor():
+def test_a_registered_attention_is_built_by_name_with_the_options_of_its_constructor():
     """But for what models fill in and the command line cannot write; None where a preset may set it."""
     x = torch.randn(1, 4, 8)
     layer = MultiHeadAttention(8, 2, attention="mine", scale=3)
@@ -77,11 +77,11 @@ def test_an_attention_of_ones_own_is_built_by_its_name_and_has_the_options_of_it
         (lambda: build_attention("linformer", d_head=4), "LinformerAttention takes.*got no n_heads, no n_positions"),
         (lambda: make_options("sbm", {"sampler": "x"}), "sampler among 'exact'"),
         (lambda: make_options("sbm", {"n_hops": 1}), r"options of attention 'sbm' \(n_clusters.*got n_hops"),
-        (lambda: register_attention("sbm", Mine), "has the attention 'sbm' already"),
+        (lambda: register_attention("sbm", Mine), "already has an attention 'sbm'"),
         (lambda: register_attention("yours", dict), "subclass of torch.nn.Module, got type <class 'dict'>"),
     ],
 )
-def test_errors_say_what_is_possible(call, words):
+def test_errors_list_the_valid_choices(call, words):
     with pytest.raises(SbmtError, match=words):
         call()
     assert "yours" not in registry.ATTENTIONS

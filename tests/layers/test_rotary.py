@@ -12,7 +12,7 @@ def vectors(n, d=6, seed=0, dtype=torch.float64):
     return torch.randn(2, 3, n, d, generator=seeded(seed), dtype=dtype)
 
 
-def test_pairs_are_turned_as_complex_numbers():
+def test_pairs_are_rotated_as_complex_numbers():
     x = vectors(9)
     theta = 10_000.0 ** (-2 * torch.arange(3, dtype=torch.float64) / 6)
     angle = torch.arange(9, dtype=torch.float64)[:, None] * theta

@@ -31,7 +31,7 @@ def test_the_block_model_is_that_of_the_tables(link):
     torch.testing.assert_close(found, expected_mask(plain, *tables, MASK, MASK[:, :6]), rtol=0, atol=1e-12)
 
 
-def test_the_input_does_not_reach_the_masks():
+def test_masks_do_not_depend_on_the_input():
     layer, x = make(), tokens()
     for other in (tokens(seed=1), x[[1, 0]], torch.full_like(x, torch.nan)):
         edges = [layer(y, y, y, generator=seeded(), return_edges=True).edges for y in (x, other)]
@@ -50,7 +50,7 @@ def test_gradients_reach_the_tables_where_there_are_tokens(what):
 
 
 @pytest.mark.bad_input
-def test_what_does_not_fit_is_refused():
+def test_inputs_that_do_not_fit_are_refused():
     layer = make()
     short, long = tokens(n=10), tokens(n=11)
     layer(short, short, short)

@@ -65,7 +65,7 @@ def test_gradients_of_memberships_and_block_matrix(exploration, gate_rule, backe
         torch.testing.assert_close(mine, by_hand, rtol=0, atol=1e-10)
 
 
-def test_edges_of_a_window_bring_nothing_to_the_block_model():
+def test_edges_of_a_window_do_not_train_the_block_model():
     torch.manual_seed(0)
     layer = SBMAttention(D, HEADS, K, window=2).double()
     query, key, value = (t[:, :, :N] for t in inputs(7))

@@ -61,7 +61,7 @@ def test_backward_hooks_run_and_change_nothing(name):
 
 
 @each
-def test_the_default_device_matters_to_no_attention(name):
+def test_no_attention_depends_on_the_default_device(name):
     layer, x, found = make(name), torch.randn(2, 30, 8, generator=seeded()), []
     for device in ("cpu", "meta"):
         torch.manual_seed(1)
@@ -88,7 +88,7 @@ class Offloaded:
 
 
 @each
-def test_weights_may_come_when_a_module_is_called(name):
+def test_weights_may_be_loaded_when_a_module_is_called(name):
     layer, x = make(name).eval(), torch.randn(2, 30, 8)
     with torch.no_grad():
         wanted, _ = layer(x, x, x, generator=seeded())
@@ -111,7 +111,7 @@ def test_linear_layers_may_be_quantized_or_wrapped(name):
 @pytest.mark.parametrize(
     "change", [parametrizations.weight_norm, lambda linear: prune.random_unstructured(linear, "weight", 0.5)]
 )
-def test_a_layer_takes_parametrized_children(change, preset):
+def test_children_may_be_parametrized(change, preset):
     layer, x = make(preset), torch.randn(2, 9, 8)
     linear = layer.attention.node_mlp[0]
     change(linear)
@@ -193,7 +193,7 @@ def test_symbolic_tracing_is_refused_by_name(name):
 
 @each_preset
 @pytest.mark.parametrize("n", [64, 2048])
-def test_evaluation_passes_through_few_files(n, preset):
+def test_an_eval_forward_enters_few_files(n, preset):
     """A reader who follows one forward pass opens no more of the library."""
     layer, x, files = make(preset).eval(), torch.randn(1, n, 8), set()
 
@@ -213,11 +213,11 @@ def test_evaluation_passes_through_few_files(n, preset):
 
 
 @each
-def test_only_what_draws_no_mask_is_exported(name):
+def test_only_attentions_without_masks_can_be_exported(name):
     """It would hold one seed, and so one mask."""
     layer, x = make(name).eval(), torch.randn(2, 30, 8)
     if name in (*DRAWN, "reformer"):
-        with torch.no_grad(), pytest.raises(SbmtError, match=r"torch\.export would keep one mask"):
+        with torch.no_grad(), pytest.raises(SbmtError, match=r"torch\.export would store a fixed mask"):
             torch.export.export(layer, (x, x, x))
     else:
         found, _ = torch.export.export(layer, (x, x, x)).module()(x, x, x)
@@ -253,7 +253,7 @@ def test_transforms_of_torch_func_are_refused(transform, preset):
 
 
 @pytest.mark.parametrize("backend", ["dense", "pyg"])
-def test_backends_in_plain_torch_take_them(backend):
+def test_backends_in_plain_torch_support_them(backend):
     found = torch.func.grad(lambda x: edge_attention(x, x, x, EDGES, backend=backend).sum())(X)
     x = X.clone().requires_grad_()
     edge_attention(x, x, x, EDGES, backend=backend).sum().backward()

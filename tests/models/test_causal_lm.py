@@ -43,7 +43,7 @@ def test_full_attention_from_a_cache_is_full_attention(positions):
 @torch.no_grad()
 @pytest.mark.parametrize("has_loops", [True, False])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_along_the_edges_that_were_drawn_a_step_attends_as_all_at_once(name, has_loops, monkeypatch):
+def test_a_step_along_the_drawn_edges_equals_a_pass_over_all_tokens(name, has_loops, monkeypatch):
     if not has_loops:  # of C++
         monkeypatch.setattr(functional, "can_run_on", lambda device: False)
     torch.manual_seed(0)
@@ -78,7 +78,7 @@ def test_along_the_edges_that_were_drawn_a_step_attends_as_all_at_once(name, has
 @torch.no_grad()
 @pytest.mark.statistical(share=0.001)
 @pytest.mark.parametrize("name", ["fitted", "recommended"])
-def test_edges_of_a_step_have_the_law_of_all_at_once(name, judge):
+def test_edges_of_a_step_have_the_law_of_a_pass_over_all_tokens(name, judge):
     n_copies, heads, d = 1500, 2, 4
     torch.manual_seed(0)
     layer = build_attention("sbm", d_head=d, n_heads=heads, causal=True, **SETTINGS[name]).double().eval()
@@ -97,7 +97,7 @@ def test_edges_of_a_step_have_the_law_of_all_at_once(name, judge):
     judge(binomial_p_values(counts.long(), n_copies, law))
 
 
-def test_generation_repeats_with_a_seed_and_goes_on_from_what_is_there():
+def test_generation_is_reproducible_and_continues_the_beginning():
     for settings in ({"attention": "full"}, *SETTINGS.values()):
         model = make_model(**settings).train()
         first, again = (model.generate(ids(n=5), 6, temperature=9.0, generator=seeded(3)) for _ in range(2))
@@ -127,7 +127,7 @@ def test_each_sequence_of_a_padded_batch_is_continued_as_if_it_were_alone(attent
 
 
 @torch.no_grad()
-def test_a_convolution_reads_neighbours_before_and_none_after_from_a_cache_too():
+def test_a_convolution_is_causal_with_a_cache_too():
     model = make_model(attention="full", convolution=3)
     caches = [Cache() for _ in model.encoder.blocks]
     found = [model(piece, caches=caches).values for piece in ids().split([7, 1, 1, 5, 1, 15], 1)]
@@ -178,7 +178,7 @@ def test_what_cannot_be_decoded_is_refused():
     for options, words in (({"temperature": -1.0}, "temperature"), ({"top_k": 0}, "top_k"), ({"n_new": 0}, "n_new")):
         with pytest.raises(SbmtError, match=words):
             model.generate(ids(), **{"n_new": 1} | options)
-    for given, words in ((ids() > 20, "another in row 0"), (torch.arange(N).expand(2, N) < 9, "another in row 0")):
+    for given, words in ((ids() > 20, "elsewhere in row 0"), (torch.arange(N).expand(2, N) < 9, "elsewhere in row 0")):
         with pytest.raises(SbmtError, match=words):
             model.generate(ids(), 1, mask=given)
     with pytest.raises(SbmtError, match="mask of shape"):

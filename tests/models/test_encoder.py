@@ -45,7 +45,7 @@ def test_vectors_are_mapped():
 
 
 @pytest.mark.statistical(share=0.001)
-def test_the_standard_deviation_at_the_start_is_that_asked_for(judge):
+def test_embeddings_have_the_given_initial_standard_deviation(judge):
     """The sum of squares over the variance has a chi-square law; of one linear map's entries, given its weights."""
     from scipy.stats import chi2
 

@@ -45,7 +45,7 @@ def at_real(name, values, mask):
 
 @every_attention
 @every_model
-def test_shapes_and_that_padding_and_other_examples_stay_out(name, attention):
+def test_shapes_and_independence_of_padding_and_other_examples(name, attention):
     model, (tokens, mask) = make(name, attention), case(name)
     changed = tokens.where(mask, (tokens + 5) % VOCABULARY)
     first, second = (model(ids, mask, generator=seeded(), return_edges=True) for ids in (tokens, changed))
@@ -75,7 +75,7 @@ def test_every_parameter_gets_a_gradient(name, attention):
 @every_attention
 @every_model
 @pytest.mark.parametrize("n, n_real", [(N, 0), (N, 1), (1, 0)])
-def test_inputs_of_padding_are_harmless(name, attention, n, n_real):
+def test_examples_of_padding_only_are_harmless(name, attention, n, n_real):
     """All of a batch, or all but its first input."""
     model, (tokens, mask) = make(name, attention), case(name)
     mask = mask[..., :n].clone()

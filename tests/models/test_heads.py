@@ -55,7 +55,7 @@ def test_a_sentence_classifier_by_hand(settings):
 
 
 @pytest.mark.parametrize("is_padded_mean", [False, True])
-def test_a_dual_encoder_compares_the_means_of_documents_that_were_read_alone(is_padded_mean):
+def test_a_dual_encoder_compares_the_means_of_separately_encoded_documents(is_padded_mean):
     model = DualEncoder(encoder(), 3, 6, is_padded_mean=is_padded_mean)
     tokens, rows = ids(3, 2, N), []
     for document, real in zip(tokens.flatten(0, 1), DOCUMENTS.flatten(0, 1), strict=True):
@@ -68,7 +68,7 @@ def test_a_dual_encoder_compares_the_means_of_documents_that_were_read_alone(is_
 
 
 @pytest.mark.parametrize("kind", ["ids", "vectors"])
-def test_a_tagger_of_some_tokens_answers_as_that_of_all(kind):
+def test_selected_logits_equal_those_of_all_tokens(kind):
     inputs = {"ids": dict(vocab_size=VOCABULARY, n_ids=2), "vectors": dict(vocab_size=None, d_input=3)}
     tokens = {"ids": ids(3, N, 2), "vectors": torch.randn(3, N, 3)}[kind]
     model = TokenTagger(Encoder(max_length=None, **inputs[kind], **SIZES), 4)
@@ -88,7 +88,7 @@ def test_a_masked_language_model_by_hand():
     torch.testing.assert_close(model(ids(), MASK).values, expected, rtol=0, atol=1e-12)
 
 
-def test_selected_tokens_come_row_by_row_and_only_they_pay_for_the_output_layer():
+def test_the_output_layer_runs_only_on_selected_tokens_row_by_row():
     model, seen = masked_lm(**SBM), []
     everywhere = model(ids(), MASK, generator=seeded()).values
     by_hand = [everywhere[b, i] for b in range(3) for i in range(N) if SELECTED[b, i]]

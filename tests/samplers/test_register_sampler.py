@@ -34,7 +34,7 @@ def calls():
     return noted
 
 
-def test_it_is_called_by_its_name_with_what_was_asked_for(calls, make_block_model):
+def test_it_is_called_by_name_with_the_given_arguments(calls, make_block_model):
     model = make_block_model(is_padded=True)
     generators = [torch.Generator().manual_seed(3) for _ in range(3)]
     with examples_from(4):
@@ -46,7 +46,7 @@ def test_it_is_called_by_its_name_with_what_was_asked_for(calls, make_block_mode
     assert calls == [(0.25, draw_seed(generators[2]), 6)]
 
 
-def test_layers_take_it_and_train(calls):
+def test_layers_train_with_it(calls):
     layer, x = SBMAttention(4, 2, 3, sampler="mine", exploration=0.1), torch.randn(1, 2, 5, 4)
     layer(x, x, x).values.square().sum().backward()
     layer.eval()(x, x, x)
@@ -56,7 +56,7 @@ def test_layers_take_it_and_train(calls):
         SBMAttention(4, 2, 3, sampler="later")
 
 
-def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
+def test_drawn_edges_are_weighted_by_the_law_of_the_sampler(make_block_model):
     SAMPLERS.update(mine=Sampler(sample_bernoulli, law="poisson"), same=Sampler(sample_bernoulli))
     model, x = make_block_model(1, 2, 6, 6, scale=0.9), torch.randn(1, 2, 6, 4, dtype=torch.float64)
 
@@ -67,7 +67,7 @@ def test_a_law_of_its_own_is_what_drawn_edges_are_weighed_by(make_block_model):
 
 
 @pytest.mark.bad_input
-def test_what_is_no_sampler_is_refused_at_once(make_block_model):
+def test_invalid_samplers_are_refused_at_once(make_block_model):
     SAMPLERS["mine"] = Sampler(lambda *given: sample_bernoulli(*given).to_dense())
     with pytest.raises(SbmtError, match="got Tensor"):
         sample_edges(make_block_model(), "mine")

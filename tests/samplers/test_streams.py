@@ -17,7 +17,7 @@ def plain_choice(weights, word):
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=4), st.data())
-def test_a_word_chooses_the_entry_whose_interval_it_hits(tables, data):
+def test_a_word_chooses_the_entry_whose_interval_contains_it(tables, data):
     # Words right at the edge of an interval are left out: there the table is rounded to whole steps.
     table = cumulative_table(torch.tensor(tables, dtype=torch.float64))
     which = data.draw(st.integers(0, len(tables) - 1))

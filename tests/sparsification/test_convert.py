@@ -32,7 +32,7 @@ def torch_encoder(batch_first=True, n_layers=2):
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
-def test_with_all_edges_a_torch_encoder_answers_as_before(batch_first):
+def test_with_all_edges_a_torch_encoder_gives_the_same_outputs(batch_first):
     torch.manual_seed(0)
     model = torch_encoder(batch_first)
     sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
@@ -47,7 +47,7 @@ def test_with_all_edges_a_torch_encoder_answers_as_before(batch_first):
     assert len(fitted_layers(sparse)) == 2
 
 
-def test_with_all_edges_a_model_of_ours_answers_as_before():
+def test_with_all_edges_a_model_of_ours_gives_the_same_outputs():
     torch.manual_seed(0)
     sizes = dict(d_model=WIDTH, d_hidden=16, n_heads=HEADS, n_layers=2, attention="full")
     model = sbmt.SequenceClassifier(sbmt.Encoder(20, 12, **sizes), 3, 16).eval()
@@ -57,7 +57,7 @@ def test_with_all_edges_a_model_of_ours_answers_as_before():
         torch.testing.assert_close(sparse(ids, is_real).values, model(ids, is_real).values, rtol=0, atol=2e-5)
 
 
-def test_with_all_edges_a_decoder_of_ours_answers_as_before():
+def test_with_all_edges_a_decoder_of_ours_gives_the_same_outputs():
     torch.manual_seed(0)
     sizes = dict(d_model=WIDTH, d_hidden=16, n_heads=HEADS, n_layers=2, attention="full", causal=True)
     model, ids = sbmt.CausalLM(sbmt.Encoder(20, None, positions="rotary", **sizes)).eval(), torch.randint(20, (3, 12))
@@ -68,7 +68,7 @@ def test_with_all_edges_a_decoder_of_ours_answers_as_before():
     assert report.mean("attention_mass") == pytest.approx(1) and report.mean("density") == pytest.approx(1)
 
 
-def test_weights_are_kept_frozen_ones_too_masks_are_added_and_the_model_itself_is_left_alone():
+def test_weights_stay_the_same_masks_are_added_and_the_model_itself_does_not_change():
     model = torch_encoder()
     model.layers[0].self_attn.requires_grad_(False)
     model.layers[1].self_attn.out_proj.bias.requires_grad_(False)
@@ -86,7 +86,7 @@ def test_weights_are_kept_frozen_ones_too_masks_are_added_and_the_model_itself_i
     assert not any(isinstance(m, SBMAttention) for m in model.modules())
 
 
-def test_settings_are_those_of_the_preset_but_for_what_is_said():
+def test_settings_are_those_of_the_preset_except_for_given_ones():
     layer = next(iter(fitted_layers(sbmt.sparsify(torch_encoder(), edges_per_query=5.0)).values()))
     assert (layer.learning, layer.reweight, layer.membership) == ("likelihood", True, "crossed")
     assert layer.sink is None and layer.window is None and layer.n_clusters == DIFFERENT["n_clusters"]
@@ -179,7 +179,7 @@ def test_subclasses_are_refused(attention):
         (nn.Linear(3, 3), {}, "a model with full attention, got Linear without any"),
         (nn.MultiheadAttention(16, 2, add_bias_kv=True), {}, "without add_bias_kv"),
         (nn.MultiheadAttention(16, 2, add_zero_attn=True), {}, "add_zero_attn"),
-        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got one with them in model"),
+        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got model with some of them"),
         (nn.MultiheadAttention(16, 2), {"edges_per_query": 0.0}, "edges_per_query > 0"),
         (nn.MultiheadAttention(16, 2), {"n_cluster": 4}, "n_cluster"),
     ],

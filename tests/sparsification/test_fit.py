@@ -59,7 +59,7 @@ def test_fit_finds_where_attention_goes(fitted):
     assert unseen.mean("attention_mass") > report.mean("attention_mass") - 0.05
 
 
-def test_expected_edges_are_those_asked_for(fitted):
+def test_expected_edges_are_as_requested(fitted):
     model, *_ = fitted
     layer = model.attention.attention
     x = torch.cat([pairs(seed=seed) for seed in range(12)])
@@ -89,7 +89,7 @@ def test_nothing_but_block_models_changes():
     assert all(p.grad is None for name, p in model.named_parameters() if not name.startswith("attention.attention."))
 
 
-def test_batches_may_be_arguments_by_place_or_by_name_and_steps_are_reported():
+def test_batches_may_be_positional_or_keyword_arguments_and_steps_are_reported():
     model, losses, seen = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16), [], []
     for batches in ([pairs(2)], [(pairs(2),)], [{"x": pairs(2)}]):
         report = sbmt.fit_block_models(

@@ -100,7 +100,7 @@ def answers(model, batch):
 
 
 @pytest.mark.parametrize(("make", "batch"), CASES)
-def test_with_all_edges_a_model_answers_as_before(make, batch):
+def test_with_all_edges_a_model_gives_the_same_outputs(make, batch):
     model = make().double()
     inputs = {name: x.double() if x.is_floating_point() else x for name, x in batch().items()}
     sparse = saturated(model)
@@ -130,7 +130,7 @@ def test_masks_are_sparse_and_the_implementation_can_be_switched(make, batch):
 
 
 @pytest.mark.parametrize("make", [gpt2, llama, qwen])
-def test_a_decoder_reads_its_past_alone_and_generates_from_a_cache(make):
+def test_a_decoder_is_causal_and_generates_with_a_cache(make):
     model, batch = make(), prompts()
     sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
     changed = dict(batch, input_ids=batch["input_ids"].clone())
@@ -144,7 +144,7 @@ def test_a_decoder_reads_its_past_alone_and_generates_from_a_cache(make):
     assert torch.equal(saturated(model).generate(**batch, max_new_tokens=6, do_sample=False), wanted)
 
 
-def test_what_is_padding_changes_nothing():
+def test_the_content_of_padding_changes_nothing():
     sparse, batch = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL), sentences()
     other = dict(batch, input_ids=torch.where(batch["attention_mask"].bool(), batch["input_ids"], 7))
     found = []
@@ -184,7 +184,7 @@ def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
 def test_what_cannot_be_loaded_says_why(tmp_path):
     model = bert()
     model.save_pretrained(tmp_path / "full")
-    with pytest.raises(sbmt.SbmtError, match=r"make one: sbmt.sparsify"):
+    with pytest.raises(sbmt.SbmtError, match=r"create one with sbmt.sparsify"):
         load_sparsified(transformers.BertForMaskedLM, tmp_path / "full")
     with pytest.raises(sbmt.SbmtError, match="a model's class.* got <class .*Linear"):
         load_sparsified(torch.nn.Linear, tmp_path / "full")
@@ -218,10 +218,10 @@ def sliding():
         (bart, {}, "encoder or decoder alone"),
         (sliding, {}, "attention without a window"),
         (bert, {"causal": True}, "all be causal or none"),
-        (bert, {"exploration": ExtraKeys(2)}, "exploration as JSON holds it, got a ExtraKeys"),
+        (bert, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON has, got a ExtraKeys"),
     ],
 )
-def test_what_masks_cannot_stand_for_and_no_file_holds_is_refused(make, settings, why):
+def test_unsupported_attentions_and_settings_are_refused(make, settings, why):
     with pytest.raises(sbmt.SbmtError, match=why):
         sbmt.sparsify(make(), edges_per_query=4.0, **settings)
 
@@ -257,7 +257,7 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
 @pytest.mark.parametrize(
     ("make", "options", "why"),
     [
-        (clip, {"attention_mask": None}, "got another pattern"),
+        (clip, {"attention_mask": None}, "got a different one"),
         (lambda: sparse(llama()), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
         (lambda: sparse(llama()), {"past_key_values": "static"}, "do not use static caches"),
         (t5, {}, "got position_bias from T5Attention"),
@@ -267,7 +267,7 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
         (bert_without_masks, {}, "call sbmt.sparsify first"),
     ],
 )
-def test_what_no_mask_can_do_is_refused_when_it_is_asked_for(make, options, why):
+def test_unsupported_requests_are_refused(make, options, why):
     model = make()
     if options.get("past_key_values") == "static":
         options = {"past_key_values": transformers.StaticCache(model.config, max_cache_len=32)}

@@ -65,7 +65,7 @@ def test_measures_are_those_of_their_definition(model):
             torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_layers_are_given_what_full_attention_makes(model):
+def test_layers_get_the_inputs_of_full_attention(model):
     """Masks of lower layers do not disturb what higher ones are measured on."""
     once, again = seen_heads(model, batch()), seen_heads(model, batch())
     assert all(torch.equal(once[name].query, again[name].query) for name in once)
@@ -99,7 +99,7 @@ def test_layers_may_differ_in_their_heads_and_lengths():
     assert measure_masks(sparse, [(source, target)], full).mean("density") == 1
 
 
-def test_a_model_is_measured_and_left_as_it_was(model):
+def test_measuring_does_not_change_the_model(model):
     model.layers[0].train()
     layer = model.layers[0].self_attn.attention
     layer.is_dense, layer.node_mlp.training = True, False

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.bad_input  # some of what the kit gives; shape checks w
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_ours_pass(name):
+def test_all_attentions_of_the_library_pass(name):
     module = build_attention(**PASSING[name], d_head=4, n_heads=2)
     before, state = copy.deepcopy(module.state_dict()), torch.get_rng_state()
     assert check_attention(module, n_draws=24) == list(CHECKS)
@@ -30,14 +30,14 @@ def test_every_name_is_among_them():
 
 
 @pytest.mark.parametrize("is_random", [True, False])
-def test_anothers_attention_passes_whatever_the_global_seed(is_random):
+def test_an_external_attention_passes_with_any_global_seed(is_random):
     for seed in (0, 5):
         torch.manual_seed(seed)
         check_attention(Honest(is_random))
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_wrong_is_named(name):
+def test_errors_name_the_fault(name):
     attention, checks = broken(name)
     with pytest.raises(SbmtError) as told:
         check_attention(attention)
@@ -48,12 +48,12 @@ def test_each_check_finds_something():
     assert set.union(*(checks for checks, *_ in BROKEN.values())) == set(CHECKS)
 
 
-def test_all_that_is_wrong_is_told_in_one_error():
+def test_one_error_reports_all_faults():
     with pytest.raises(SbmtError, match="Broken fails 3 of 8 checks; .*edges: .*padding: .*company: "):
         check_attention(broken("leaks padding")[0])
 
 
-def test_sizes_are_those_given():
+def test_given_sizes_are_used():
     check_attention(build_attention("full", d_head=5, n_heads=3), n_heads=1, d_head=2, n_tokens=9)
 
 

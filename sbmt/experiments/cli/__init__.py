@@ -13,7 +13,7 @@ from sbmt.experiments.cli.runs import evaluate, inspect, predict
 from sbmt.experiments.cli.sparsify import sparsify
 from sbmt.experiments.cli.study import demo, glue, study
 from sbmt.experiments.cli.train import make_train_app
-from sbmt.registration import load_plugins
+from sbmt.layers.registry import load_plugins
 
 
 def print_version(is_asked: bool) -> bool:

@@ -23,7 +23,7 @@ from sbmt.experiments.manifest import manifest
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, has_kept
 from sbmt.experiments.training.run import Run, Step, load_run, read_config
-from sbmt.registration import load_plugins
+from sbmt.layers.registry import load_plugins
 
 MOST_SEEDS = 10_000
 Report = Callable[[str, int, Step | int], None]

@@ -15,10 +15,9 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import MOST_TENSORS
 from sbmt.experiments.training.data import TaskData
 from sbmt.layers import SBMAttention
-from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, options_of, parameters_of
+from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, option, options_of, parameters_of
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
-from sbmt.registration import option
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

@@ -18,8 +18,8 @@ from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, 
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import Feed, Sequences, TaskData
+from sbmt.layers.registry import option
 from sbmt.models import CausalLM, TokenTagger
-from sbmt.registration import option
 
 REPEATED_TOKENS, RECALL, MULTI_QUERY = "repeated_tokens", "recall", "multi_query"
 TEST_SEED = 1_000_003

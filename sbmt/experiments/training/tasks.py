@@ -21,8 +21,8 @@ from sbmt.experiments.files import load_weights
 from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import INFO, Feed, TaskData, example_feed
 from sbmt.experiments.training.run import TOKENIZER, Run, load_run
+from sbmt.layers.registry import option
 from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
-from sbmt.registration import option
 
 if TYPE_CHECKING:
     from torchmetrics import Metric

@@ -86,7 +86,9 @@
       }
       if (!told) return;
       told.hidden = done.length === 0;
-      told.querySelector("span").textContent = `${done.length} of ${steps.length} done.`;
+      const isCore = (step) => !step.closest(".course-asides");
+      const n = steps.filter(isCore).length;
+      told.querySelector("span").textContent = `${done.filter(isCore).length} of ${n} done.`;
     }
 
     told?.querySelector("button").addEventListener("click", () => {

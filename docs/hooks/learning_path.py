@@ -44,7 +44,8 @@ def on_page_content(html, page, config, files):
     if page.file.src_uri != PAGE:
         return html
     first, *others = TABLE.split(html)
-    cards = map(_cards, TABLE.findall(html))
+    *core, asides = TABLE.findall(html)
+    cards = [*map(_cards, core), _cards(asides, "course-asides")]
     return first + PROGRESS + "".join(chain.from_iterable(zip(cards, others, strict=True)))
 
 
@@ -63,10 +64,10 @@ def rule():
     )
 
 
-def _cards(table):
+def _cards(table, kind=""):
     of = {notebook.number: notebook for notebook in course.notebooks()}
     cards = [_card(of[row[1].strip()], *row.groups()[1:]) for row in ROW.finditer(table)]
-    return f'<ol class="course">{"".join(cards)}</ol>'
+    return f'<ol class="course {kind}">{"".join(cards)}</ol>'
 
 
 def _card(notebook, question, runs, caption):

@@ -1,8 +1,8 @@
-r"""Takes TeX out of the search index, whose results would show it raw.
+r"""Removes TeX from the search index, because search results would show it as source.
 
-Short formulas become what one would type, ``\(n \cdot k\)`` for instance ``n · k``; those with other commands of TeX
-become an ellipsis. ``on_post_build`` runs after the search plugin has written the index, and before the offline plugin
-copies it.
+Short formulas become plain text, for example ``\(n \cdot k\)`` becomes ``n · k``; those with other TeX commands become
+an ellipsis. ``on_post_build`` runs after the search plugin has written the index, and before the offline plugin copies
+it.
 """
 
 import json
@@ -30,7 +30,7 @@ def on_post_build(config):
 
 
 def without_maths(text, is_notebook=False):
-    """The text of an entry with its formulas written out, and its code as it is."""
+    """The text of an entry with its formulas as plain text and its code unchanged."""
     pattern = IN_NOTEBOOKS if is_notebook else MARKED
     parts = CODE.split(text)
     parts[::2] = [pattern.sub(lambda found: _typed(found[1]), part) for part in parts[::2]]
@@ -38,6 +38,6 @@ def without_maths(text, is_notebook=False):
 
 
 def _typed(tex):
-    """A formula as one would type it, or an ellipsis for one that is displayed or too rich for that."""
+    """A formula as plain text, or an ellipsis if it is displayed or too complex."""
     known = re.sub(r"\\([a-zA-Z]+) ?", lambda found: SIGNS.get(found[1], found[0]), tex or "\\")
     return "…" if "\\" in known else re.sub(r"[{}^_]", "", known)

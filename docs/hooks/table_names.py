@@ -1,8 +1,8 @@
-"""Marks what the style sheet keeps on one line: names at the start of table rows, short or long, and options.
+"""Marks table cells for the style sheet: short and long names at the start of rows, and options.
 
-A short name stays on one line; a long one gets room for a few words per line. CSS cannot ask how long a text is. The
-first cell of a row is a name; in tables with many columns so is the second, if it begins with a letter. An option is
-code that begins with two hyphens.
+A short name stays on one line; a long one gets a minimum width for a few words per line. CSS cannot measure the length
+of a text. The first cell of a row is a name; in tables with many columns so is the second, if it begins with a letter.
+An option is code that begins with two hyphens.
 """
 
 import re

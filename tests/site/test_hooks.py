@@ -1,4 +1,4 @@
-"""The hooks that keep the site self-contained and its links honest."""
+"""The hooks that keep the site self-contained and its links correct."""
 
 import logging
 from types import SimpleNamespace

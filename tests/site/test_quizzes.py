@@ -1,4 +1,4 @@
-"""Three questions at the end of each notebook page: well formed, judged, remembered, and shown on the learning path."""
+"""The three questions at the end of each notebook page: form, judgement, storage, and ticks on the learning path."""
 
 import tomllib
 from pathlib import Path

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 GRADES = {
-    "conclusion": "a claim falls",
-    "proof": "the claim may stand, its argument does not",
+    "conclusion": "a claim is wrong",
+    "proof": "the argument is wrong, the claim may hold",
     "slip": "a misprint",
     "repair": "what holds instead",
 }

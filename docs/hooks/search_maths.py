@@ -25,15 +25,18 @@ def on_post_build(config):
     index = json.loads(path.read_text("utf-8"))
     for entry in index["docs"]:
         for field in ("title", "text"):
-            entry[field] = without_maths(entry[field], entry["location"].startswith("notebooks/"))
+            place = entry["location"]
+            entry[field] = without_maths(entry[field], place.startswith("notebooks/"), place.startswith("api/"))
     path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), "utf-8")
 
 
-def without_maths(text, is_notebook=False):
-    """The text of an entry with its formulas as plain text and its code unchanged."""
+def without_maths(text, is_notebook=False, is_api=False):
+    """The text of an entry with its formulas as plain text and its code unchanged, except source code on API pages."""
     pattern = IN_NOTEBOOKS if is_notebook else MARKED
     parts = CODE.split(text)
     parts[::2] = [pattern.sub(lambda found: _typed(found[1]), part) for part in parts[::2]]
+    if is_api:  # source code contains docstrings
+        parts[1::2] = [IN_NOTEBOOKS.sub(lambda found: _typed(found[1]), part) for part in parts[1::2]]
     return "".join(parts)
 
 

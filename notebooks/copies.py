@@ -1,8 +1,8 @@
-"""Copies the notebooks, without their outputs, into a folder for a learner to work in.
+"""Copies the notebooks without their outputs into a folder that learners can work in.
 
 python notebooks/copies.py FOLDER
 
-What a learner has is never overwritten: to start a notebook afresh, delete its copy and run this again.
+Existing copies are never overwritten: to start a notebook again, delete its copy and repeat the command.
 """
 
 import sys
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parent
 def main() -> None:
     target = Path(sys.argv[1])
     target.mkdir(exist_ok=True)
-    for path in sorted(FOLDER.glob("[0-9]*.ipynb")):
+    for path in sorted(FOLDER.glob("*.ipynb")):
         copy = target / path.name
         if not copy.exists():
             notebook = nbformat.read(path, as_version=4)
@@ -24,7 +24,7 @@ def main() -> None:
                 if cell.cell_type == "code":
                     cell.outputs, cell.execution_count = [], None
             nbformat.write(notebook, copy)
-    print(f"Your copies are in {target}/; to start one afresh, delete it and run this again.")
+    print(f"Your copies are in {target}/; to start one again, delete it and repeat the command.")
 
 
 if __name__ == "__main__":

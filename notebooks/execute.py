@@ -1,4 +1,4 @@
-"""Executes notebooks in place, so that executing them twice gives the same bytes.
+"""Executes notebooks in place; executing them twice gives the same bytes.
 
 python notebooks/execute.py                 all of them
 python notebooks/execute.py notebooks/00*   some
@@ -24,12 +24,12 @@ VOLATILE_CELL_METADATA = ("ExecuteTime", "collapsed", "execution", "scrolled")
 
 
 class NotebookError(Exception):
-    """Names the notebook, and the cell if there is one."""
+    """An error that names the notebook and, if possible, the cell."""
 
 
 def main() -> int:
     arguments = parse_arguments()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # sums in one order, whatever the machine
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the order of sums does not depend on the machine
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # tqdm's, where ipywidgets is missing
     failures = 0
     for path in arguments.notebooks or sorted(FOLDER.glob("[0-9]*.ipynb")):
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def say(line: str, stream: TextIO = sys.stdout) -> None:
-    """Prints a line, over the progress if that is shown."""
+    """Prints a line, replacing the progress if it is shown."""
     print(f"\r{line:<78}" if stream.isatty() else line, file=stream, flush=True)
 
 
@@ -78,10 +78,10 @@ def execute(path: Path, timeout: int) -> bool:
         notebook,
         timeout=timeout,
         kernel_name="python3",
-        resources={"metadata": {"path": str(path.resolve().parent)}},  # where Jupyter runs them, too
+        resources={"metadata": {"path": str(path.resolve().parent)}},  # as in Jupyter
         record_timing=False,
         store_widget_state=False,
-        coalesce_streams=True,  # how printed text arrives in pieces differs from run to run
+        coalesce_streams=True,  # printed text is divided differently in each run
         extra_arguments=["--log-level=ERROR"],
         on_cell_start=show_progress,
     )
@@ -99,7 +99,7 @@ def execute(path: Path, timeout: int) -> bool:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Drops metadata that says when, or by which patch release, a notebook was run."""
+    """Removes metadata on when, or with which patch release, a notebook was run."""
     notebook.metadata.pop("widgets", None)
     language = notebook.metadata.get("language_info", {})
     notebook.metadata["language_info"] = {key: language[key] for key in KEPT_LANGUAGE_INFO if key in language}
@@ -109,7 +109,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def check(path: Path) -> None:
-    """Raises NotebookError unless the file holds the outputs of one run from top to bottom."""
+    """Raises NotebookError unless the outputs in the file are those of one run from top to bottom."""
     notebook = read(path)
     expected = 1
     for i, cell in code_cells(notebook):
@@ -125,7 +125,7 @@ def check(path: Path) -> None:
 
 
 def check_content(path: Path, notebook: nbformat.NotebookNode) -> None:
-    """Raises NotebookError where an output is an error, or text on stderr such as a warning."""
+    """Raises NotebookError if an output is an error or text on stderr, such as a warning."""
     for i, cell in code_cells(notebook):
         allowed = {"nbval-raises-exception", "raises-exception"} & set(cell.metadata.get("tags", []))
         for output in cell.outputs:
@@ -138,7 +138,7 @@ def check_content(path: Path, notebook: nbformat.NotebookNode) -> None:
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[tuple[int, nbformat.NotebookNode]]:
-    """Code cells that are not empty, with their place in the notebook."""
+    """Non-empty code cells with their positions in the notebook."""
     return [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.strip()]
 
 
@@ -152,7 +152,7 @@ def read(path: Path) -> nbformat.NotebookNode:
 
 
 def write(path: Path, text: str) -> bool:
-    """Replaces the file in one step, if there is anything new; returns whether there was nothing."""
+    """Replaces the file in one step if its content is new; returns whether it was the same."""
     content = text.encode()
     if path.read_bytes() == content:
         return True

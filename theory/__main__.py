@@ -32,9 +32,9 @@ def main(
     output: Annotated[Path, typer.Option(help="folder of the pictures of the patterns")] = Path("runs/theory"),
     json_file: Annotated[Path | None, typer.Option("--json", help="also write the numbers here")] = None,
 ) -> None:
-    """Check numerically what the paper's theory says, and what holds instead.
+    """Check the statements of the paper's theory, and our corrections, numerically.
 
-    Exit code 0 only if every statement came out as stated; heuristics are reported, not passed. With --n and --k: 0 if
+    Exit code 0 only if every statement is confirmed; heuristics are reported but do not count. With --n and --k: 0 if
     all three conditions are proved, otherwise 1.
     """
     console = Console()

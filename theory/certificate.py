@@ -28,7 +28,7 @@ _SHOWN = 10  # witnesses listed
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known about condition 1, 2 or 3, what it rests on, and why, in one sentence.
+    """The outcome for condition 1, 2 or 3, with the kind of evidence and a reason in one sentence.
 
     The witness is JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a
     list of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any to show.
@@ -57,7 +57,7 @@ class Certificate:
     n_tokens: int  # real ones, without padding
     n_entries: tuple[int, ...]  # of each pattern, in the order given
     order: tuple[int, ...]  # in which the patterns act, counted from 1
-    repeat: bool  # for ever, or do they act only once?
+    repeat: bool  # whether the patterns repeat; otherwise they act once
     findings: tuple[Finding, Finding, Finding]
 
     @property

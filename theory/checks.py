@@ -1,4 +1,4 @@
-"""What the theory asks of numbers and lists. NumPy's numbers count as numbers; True and False do not."""
+"""Checks of numbers and lists that callers pass. NumPy's numbers are accepted; True and False are not."""
 
 import math
 from reprlib import repr as shorten
@@ -13,7 +13,7 @@ Bound = float | int
 
 
 def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> bool:
-    """Whether this is a real number in [least, most] that a float can hold; neither NaN nor a truth value is one."""
+    """Whether this is a real number in [least, most] that a float can hold; NaN, True and False are not."""
     try:
         return is_real(given) and least <= float(given) <= most
     except OverflowError:
@@ -40,7 +40,7 @@ def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most
 
 
 def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """The items of an iterable; raises SbmtError, with these words, for text and whatever is not iterable."""
+    """The items of an iterable; raises SbmtError, with these words, for text and for anything that is not iterable."""
     if isinstance(given, (str, bytes)) or not np.iterable(given):
         raise SbmtError(expected, repr(given), do)
     return list(given)

@@ -1,4 +1,4 @@
-"""Conditions 1 and 3 of universality, the static graph that is no substitute for 3, and what replaces 3 if causal.
+"""Conditions 1 and 3 of universality, and what replaces condition 3 for static graphs and for causal patterns.
 
 Condition 2, a Hamiltonian path, is decided in :mod:`theory.hamiltonian` and :mod:`theory.relays`.
 """
@@ -21,8 +21,8 @@ PATIENCE = 64  # cycles to follow before asking whether sets without self-loops 
 def as_csr(pattern: Any) -> csr_array:
     """A pattern as a sparse matrix in CSR form: sorted, without duplicates, and never sharing memory with its source.
 
-    It may be a square boolean array, a scipy sparse array, or an EdgeList of one example. The heads of an EdgeList are
-    united, since a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
+    It may be a square boolean array, a scipy sparse array, or an EdgeList of one example, whose heads are united,
+    because a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
 
     Raises:
         SbmtError: If it is anything else, as for all functions below.
@@ -63,7 +63,7 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
 
 
 def union(patterns: Sequence[Any]) -> csr_array:
-    """The union of the patterns: an entry that any of them has."""
+    """The union of the patterns: all entries that occur in any of them."""
     first, *rest = as_csrs(patterns)
     return csr_array(sum(rest, start=first), dtype=bool)
 
@@ -89,7 +89,7 @@ def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int]
 
 
 def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
-    """The sets S(1), S(2), … as boolean rows: S(t) = A_l S(t − 1), S(0) = I, l cycling through the layers for ever."""
+    """Yields S(1), S(2), … as boolean rows: S(t) = A_l S(t − 1) and S(0) = I, where l cycles through the layers."""
     reached = np.eye(layers[0].shape[0], dtype=bool)
     for layer in cycle(layers):
         reached = layer @ reached
@@ -97,7 +97,7 @@ def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
 
 
 def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """Condition 3: the least number s of layers after which every token has read every token; None if never.
+    """Condition 3: the smallest number s of layers after which every token has read every token; None if never.
 
     S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, with l running through the patterns cyclically.
 
@@ -133,7 +133,7 @@ def is_ever_full(layers: Sequence[csr_array]) -> bool:
     Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once that is full it stays full in every cycle:
     the product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of
     an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so one high enough
-    power, reached by squaring, decides. Cost: O(n³ log n).
+    power, computed by squaring, is enough. Cost: O(n³ log n).
     """
     power = next(islice(layer_by_layer(layers), len(layers) - 1, None))
     for _ in range(((len(power) - 1) ** 2 + 1).bit_length()):
@@ -178,15 +178,15 @@ def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
 def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
     """The first t such that the union of the first t patterns is strongly connected; None if never.
 
-    This connectivity of a static graph is a lower bound on :func:`min_layers`, but no substitute: the layers act one
-    after the other, and a walk must take its arcs in their order.
+    This is a lower bound on :func:`min_layers` but does not replace it: layers act one after the other, and a walk must
+    use its arcs in their order.
     """
     layers = as_csrs(patterns, order)
     return next((t for t in range(1, len(layers) + 1) if is_strongly_connected(layers[:t])), None)
 
 
 def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """Condition 3 for causal patterns: the least s such that S_i = {0 … i} for every token i; None if never.
+    """Condition 3 for causal patterns: the smallest s such that S_i = {0 … i} for every token i; None if never.
 
     No causal pattern of two tokens or more can meet condition 3 itself, since the sets stay within {0 … i}. Every cycle
     of the union is a loop at one token, so the sets settle: once a full cycle through the patterns leaves them
@@ -200,7 +200,7 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
     layers = as_csrs(patterns, order)
     queries, keys = union(layers).nonzero()
     if (queries < keys).any():
-        raise SbmtError("causal patterns, j ≤ i", "one that attends a later token", "use min_layers")
+        raise SbmtError("causal patterns, j ≤ i", "one that attends to a later token", "use min_layers")
     wanted, before = np.tri(layers[0].shape[0], dtype=bool), None
     for t, reached in enumerate(layer_by_layer(layers), start=1):
         if (reached == wanted).all():

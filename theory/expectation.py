@@ -1,4 +1,4 @@
-"""Universality "in expectation": what the theorem says, what is checked here, and how fast means over masks converge.
+"""Universality "in expectation": what the theorem says, what is checked, and how fast means over masks converge.
 
 The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not what one forward pass
 returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is checked by
@@ -45,11 +45,11 @@ def mask_means(
 ) -> MaskMeans:
     """E[softmax over a random mask] against the softmax on the mask's support, and weighted by P(M_j = 1).
 
-    The three differ, so a statement about the support of E[M] does not carry over to E[g(X)]. Up to 18 keys have a
-    value, a number or a vector, a score, and a probability, one each or one for all, and are drawn independently; with
-    ``self_loop`` the first is always attended.
+    The three differ, so a statement about the support of E[M] does not carry over to E[g(X)]. Each of up to 18 keys has
+    a value (a number or a vector), a score, and a probability (a single one may serve all keys). Keys are drawn
+    independently; with ``self_loop`` the first is always attended to.
     """
-    expected, do = f"finite values and scores of 1 to {MAX_UNCERTAIN} keys", "leave keys without a score out"
+    expected, do = f"finite values and scores of 1 to {MAX_UNCERTAIN} keys", "leave out keys without a score"
     value, score = (as_floats(part, expected, do) for part in (values, scores))
     p = as_floats(probability, "probabilities in [0, 1]", "give P(M_j = 1)", 0, 1)
     n = score.size
@@ -71,7 +71,7 @@ def mask_means(
 
 
 def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> float:
-    """The least t such that softmax(t · scores) over m keys gives the best one a weight of at least 1 − η.
+    """The smallest t such that softmax(t · scores) over m keys gives the best one a weight of at least 1 − η.
 
     If the best score is ζ > 0 above all others (the gap), the worst case is that the others tie: the weight is then
     1/(1 + (m − 1) e^(−tζ)), so t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no larger scale.

@@ -20,13 +20,13 @@ from theory.conditions import as_csr
 from theory.path_cover import TIME_LIMIT, Undecided, as_arcs, cover_with_few_paths
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
-"""What a statement rests on: a proved theorem applied to the case at hand, all cases gone through, the case itself
-checked entry by entry, a share of random draws, or a heuristic, which proves nothing."""
+"""The kind of evidence: a proved theorem applied to the case, a search through all cases, the case itself checked entry
+by entry, a share of random draws, or a heuristic, which proves nothing."""
 
 
 @dataclass(frozen=True)
 class PathSearch:
-    """What a search for a Hamiltonian path established, and why, in one sentence."""
+    """The result of a search for a Hamiltonian path, with a reason in one sentence."""
 
     order: list[int] | None  # the tokens in the order of the path; None if there is none
     evidence: Evidence  # "instance" if a path was found; "theorem" or "exhaustive" if none exists
@@ -36,7 +36,7 @@ class PathSearch:
 def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
     """Whether ``order`` visits every token once along arcs: ``A[order[t + 1], order[t]]`` throughout.
 
-    It only looks at the entries, independently of any solver.
+    It uses only the entries and no solver.
 
     Example:
         >>> mask = np.tri(3, dtype=bool)
@@ -54,7 +54,7 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
 
 
 def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """The tokens of a Hamiltonian path of a pattern's graph in order; None if it is proved that there is none.
+    """Finds a Hamiltonian path of a pattern's graph, as a list of tokens; None if there is provably none.
 
     Raises:
         SbmtError: If the pattern or the time limit, in seconds of exact search, is invalid.
@@ -70,10 +70,10 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
 
 
 def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """The tokens of a Hamiltonian cycle in order; None if it is proved that there is none.
+    """Finds a Hamiltonian cycle, as a list of tokens; None if there is provably none.
 
-    Two tokens that attend each other form a cycle; a loop at a single token does not. A cycle is a path from token 0 to
-    a copy of it that takes over all arcs into token 0.
+    Two tokens that attend to each other form a cycle; a loop at a single token does not. A cycle is a path from token 0
+    to a copy of it that takes over all arcs into token 0.
     """
     entries = as_arcs(pattern).tocoo()  # row = where an arc ends
     n = entries.shape[0]
@@ -83,7 +83,7 @@ def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -
 
 
 def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
-    """A Hamiltonian path together with how it was found or excluded.
+    """Searches for a Hamiltonian path and says how it was found or excluded.
 
     Tokens that read all tokens and are read by all are relays. R relays join at most R + 1 disjoint paths of the other
     tokens into a path (see :func:`theory.relays.relay_theorem`). Raises as :func:`find_hamiltonian_path`.

@@ -1,7 +1,7 @@
 """Covering a digraph with the fewest vertex-disjoint paths: bounds, a quick cover, and exact search.
 
-Arcs are square boolean matrices, row = where an arc starts, column = where it ends; loops do not count. A Hamiltonian
-path is a cover by one path, so that one model for the constraint solver decides both.
+Arcs are square boolean matrices, row = where an arc starts, column = where it ends; loops are ignored. A Hamiltonian
+path is a cover by one path, so one model for the constraint solver decides both.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -21,14 +21,14 @@ MAX_ARCS = 1_000_000  # a model with more arcs could not even be built in that t
 
 
 class Undecided(RuntimeError):
-    """Nothing was found or excluded within the limits; an outcome, not the caller's mistake."""
+    """Nothing was found or excluded within the limits. This is an outcome, not a mistake of the caller."""
 
 
 @dataclass(frozen=True)
 class PathCover:
     """Vertex-disjoint paths that cover all vertices, with a lower bound on how many are needed."""
 
-    lower: int  # no cover has fewer paths, so that this is a smallest one if it has as many
+    lower: int  # no cover has fewer paths; if this one has as many, it is a smallest cover
     paths: list[list[int]]
     is_searched: bool = False  # whether the bound rests on exhaustive search, and not only on degrees and matchings
 
@@ -60,7 +60,7 @@ def path_cover_bounds(arcs: Any) -> tuple[int, int]:
 
 
 def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
-    """The path cover number pc: the least number of vertex-disjoint paths that cover all vertices.
+    """The path cover number pc: the smallest number of vertex-disjoint paths that cover all vertices.
 
     Raises:
         Undecided: If the time limit, in seconds, is reached.
@@ -108,7 +108,7 @@ def cover_with_few_paths(
 
 
 def quick_cover(arcs: csr_array) -> PathCover:
-    """A cover from a maximum matching whose pieces are joined greedily.
+    """Joins the pieces of a maximum matching greedily into a cover.
 
     The matching consists of paths and cycles. A piece absorbs another if an arc leads from its end to the start of a
     path or to any vertex of a cycle. A complete graph is thus covered by one path.
@@ -117,7 +117,7 @@ def quick_cover(arcs: csr_array) -> PathCover:
     """
     starts, ends = arcs.nonzero()
     if int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
-        return PathCover(1, [list(range(arcs.shape[0]))])  # along the numbering, which is the easiest to read
+        return PathCover(1, [list(range(arcs.shape[0]))])  # in the order of the numbers, which is easiest to read
     lower, head, pieces = _bounds(arcs)
     owner = np.empty(arcs.shape[0], dtype=np.int64)
     is_entry = np.zeros(arcs.shape[0], dtype=bool)  # where a walk through a whole piece can begin
@@ -149,7 +149,7 @@ def quick_cover(arcs: csr_array) -> PathCover:
 
 
 def solve_cover(arcs: csr_array, time_limit: float | int, at_most: int | None = None) -> PathCover:
-    """A cover by the fewest paths, by the constraint solver; a smallest one if time suffices.
+    """A cover with few paths, found by the constraint solver; a smallest one if time suffices.
 
     The paths are circuits through a depot that is joined to all vertices; departures from it are minimised. If
     ``at_most`` paths cannot cover the arcs, ``lower`` is one more than that, and every vertex is a path; 1 asks for a

@@ -1,7 +1,7 @@
 """Attention patterns as boolean matrices: row = query, column = key.
 
-The arc of an entry goes from key to query: ``A[i, j]`` is the arc j → i, the way information flows. Sizes that make no
-such pattern, such as more blocks than tokens, raise SbmtError, and so do relays that are no distinct tokens.
+The arc of an entry goes from key to query: ``A[i, j]`` is the arc j → i, the way information flows. Impossible
+sizes, such as more blocks than tokens, and relays that are not distinct tokens raise SbmtError.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def block_sizes(n: int, k: int) -> list[int]:
 def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
     """The tokens that read every token and are read by every token.
 
-    They are ``"last"``, the last k tokens, as in the paper, ``"per_block"``, the last of each block, or a list.
+    ``"last"`` means the last k tokens, as in the paper, and ``"per_block"`` the last token of each block.
     """
     block, expected = blocks(n, k), "relays 'last', 'per_block' or a list of tokens"
     if isinstance(relays, str):
@@ -71,9 +71,10 @@ def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
 def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
     """Numbers of entries of the three patterns and of their union, by formula.
 
-    A1 has as many as the squared sizes of the blocks add up to, A2 and A3 with R relays n R + n − R each, and the union
-    2 n R − R² plus the squared number of non-relays of each block. If a pattern is the support of E[M], blocks are
-    complete, and the three have n²/k + 2kn + 2n − 2k in all, least near k = √(n/2) with about 2.83 n^1.5.
+    A1 has the sum of the squared block sizes; with R relays, A2 and A3 have n R + n − R each, and the union has
+    2 n R − R² plus the sum of the squared numbers of non-relays in each block. If a pattern is the support of E[M],
+    blocks are complete, and the three have n²/k + 2kn + 2n − 2k in total; the minimum, about 2.83 n^1.5, is near
+    k = √(n/2).
 
     Example:
         >>> pattern_counts(16, 4)
@@ -87,7 +88,7 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
 
 
 def one_based_blocks(n: int, k: int) -> np.ndarray:
-    """The paper's ⌊ik/n⌋ read literally, with i from 1, which makes k + 1 classes: token n is alone in class k."""
+    """The paper's ⌊ik/n⌋ taken literally, with i from 1, which makes k + 1 classes: token n is alone in class k."""
     check_sizes(n=n, k=k)
     return np.arange(1, int(n) + 1, dtype=np.int64) * k // n
 

@@ -1,8 +1,8 @@
-"""Hamiltonian cycles and paths in directed G(n, p) without loops: what is known exactly, and in the limit.
+"""Hamiltonian cycles and paths in directed G(n, p) without loops: exact results and limits.
 
 Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. That does not mean that
 one exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) vanish as n grows.
-Everywhere p is an arc probability in [0, 1], or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
+Throughout, p is an arc probability in [0, 1], or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
 """
 
 import math
@@ -16,7 +16,7 @@ from sbmt.errors import SbmtError, check_sizes
 from theory.checks import as_number
 
 Probability = float | int | str
-MAX_ENUMERATED = 5  # 2^20 graphs; one token more makes it 2^30
+MAX_ENUMERATED = 5  # 2^20 graphs; with one more token there are 2^30
 
 
 class Limit(NamedTuple):
@@ -29,8 +29,8 @@ class Limit(NamedTuple):
 def lemma1_probability(n: int | float) -> float:
     """Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n), for any real n ≥ 1.
 
-    It decreases in n, and is **above 1 for n ≤ 3**, so no probability; :func:`arc_probability` caps it. As n p_L(n) ≤
-    3.921, the edges are O(n).
+    It decreases in n, and is **above 1 for n ≤ 3**, where it is not a probability; :func:`arc_probability` caps it. As
+    n p_L(n) ≤ 3.921, the edges are O(n).
 
     Paper: Lemma 1. One copy of the text misprints the exponent 1/n as 1/2.
 
@@ -113,7 +113,7 @@ def prob_cycle_exact(n: int, p: Probability) -> float:
 def threshold_probability(n: int, c: float | int) -> float:
     """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
 
-    The ln ln n that textbooks add belongs to undirected graphs; here it is sufficient, but not sharp.
+    The ln ln n that textbooks add is needed for undirected graphs; here it is sufficient but not sharp.
     """
     check_sizes(n=n)
     return min(1.0, max(0.0, (math.log(n) + as_number(c, "a number c", "p = (ln n + c)/n")) / n))
@@ -135,7 +135,7 @@ def matching_deficiency(mean_degree: float | int) -> float:
 
     A path cover matches tails to heads, so this is what a maximum matching of the bipartite graph of mean degree c
     leaves unmatched: (γ + Γ + γΓ)/c − 1, with γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for
-    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1 = .1036.
+    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1 = 0.1036.
     """
     from scipy.optimize import brentq
     from scipy.special import lambertw

@@ -1,9 +1,9 @@
-"""Which patterns a block model can draw, by explicit models, and what samplers make of it: rates and counts of edges.
+"""Which patterns a block model can draw, shown by explicit models, with the rates and edge counts of each sampler.
 
 The paper's block matrix is a softmax over all k² entries. It sums to 1, so the blocks share one unit of probability.
-Under the Poisson link rates are unbounded and there is no such budget: A1 is drawn with p → 1 by a single head, the
-least block size is 4 for every k, which relays can join, and Algorithm 1 is exact. That does not repair Lemma 1, O(kn)
-instead of O(n) edges, the order of the patterns, relays visited twice, or E[softmax] against softmax on the support.
+Under the Poisson link rates are unbounded and there is no such budget: a single head draws A1 with p → 1, blocks of 4
+tokens suffice for every k, and Algorithm 1 is exact. That does not repair Lemma 1, O(kn) instead of O(n) edges, the
+order of the patterns, relays that are visited twice, or the confusion of E[softmax] with the softmax on the support.
 
 Numbers out of range, shapes that do not fit and unknown names raise SbmtError.
 """
@@ -38,7 +38,7 @@ BLOCK_CAPS: dict[str, Callable[[int], float]] = {
 
 
 class Budget(NamedTuple):
-    """The probability that a block needs, the most that it can have, and whether that is enough."""
+    """The probability that a block needs, the largest that it can have, and whether that is enough."""
 
     needed: float
     cap: float
@@ -72,7 +72,7 @@ def block_cap(k: int, law: str = "bernoulli") -> float:
 
 
 def min_block_size(k: int, law: str = "bernoulli") -> int:
-    """The least m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
+    """The smallest m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
 
     Under the budget 1/k this is m ≈ ek + ln(ek), so n = km ≈ ek² + k ln(ek).
 
@@ -96,7 +96,7 @@ def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
 def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
     """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k²."""
     check_choice("link", link, Link)
-    gram = clusters @ clusters.T  # not clamped, as a layer's is: the theory's clusters may be as long as they like
+    gram = clusters @ clusters.T  # unlike a layer's not clamped, because the theory's clusters may have any length
     return gram.exp() / gram.numel() if link == "poisson" else gram.flatten().softmax(0).view_as(gram)
 
 
@@ -147,7 +147,7 @@ def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
 
 
 def attained(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> Attained:
-    """How well the first head of a block model draws a pattern; the diagonal does not count, since loops are added."""
+    """How well the first head of a block model draws a pattern; the diagonal is ignored, because loops are added."""
     law, is_wanted = edge_law(block_model, sampler)[0, 0].detach().double().numpy(), as_csr(pattern).toarray()
     if law.shape != is_wanted.shape:
         raise SbmtError(f"a pattern of shape {law.shape}", is_wanted.shape, "build both for the same tokens")
@@ -224,7 +224,7 @@ def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
 
 
 def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
-    """In how many draws layers A3 and A2 connect all pairs, their relay arcs drawn by Algorithm 1 at p = 1."""
+    """Counts draws in which layers A3 and A2 connect all pairs if Algorithm 1 draws their relay arcs at p = 1."""
     check_sizes(n_draws=n_draws)
     _, spread, gather = three_patterns(n, k)
     rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0

@@ -1,4 +1,4 @@
-"""When relays make a Hamiltonian path: the relay theorem, explicit paths, and the paper's walk, which is not one.
+"""Hamiltonian paths through relays: the relay theorem, explicit paths, and the paper's walk, which is not a path.
 
 Sizes, arcs, cycles and relays that do not fit raise SbmtError.
 """
@@ -18,9 +18,9 @@ from theory.patterns import Relays, blocks, relay_tokens
 
 @dataclass(frozen=True)
 class RelayVerdict:
-    """What the relay theorem says about a union of block arcs and relays."""
+    """The relay theorem applied to a union of block arcs and relays."""
 
-    path_cover: int  # least number of vertex-disjoint paths that cover the non-relays
+    path_cover: int  # smallest number of vertex-disjoint paths that cover the non-relays
     limit: int  # R + 1 for R relays, the number of paths that they can join
     ham_path: bool
     ham_cycle: bool  # of three tokens or more

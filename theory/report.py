@@ -1,4 +1,4 @@
-"""Checks statements, and shows the outcome as a table; draws what a certificate found."""
+"""Checks statements, shows the outcome as a table, and draws certificates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 GRADES = {
-    "conclusion": "a claim falls",
-    "proof": "the claim may stand, its argument does not",
+    "conclusion": "a claim is wrong",
+    "proof": "the argument is wrong, the claim may hold",
     "slip": "a misprint",
     "repair": "what holds instead",
 }
@@ -25,7 +25,7 @@ GRADES = {
 
 @dataclass(frozen=True)
 class Result:
-    """A statement with what its check found: whether the number came out as stated, and the number in a sentence."""
+    """A statement with its result: whether the number is as stated, and the number in a sentence."""
 
     statement: Statement
     holds: bool
@@ -39,7 +39,7 @@ class Result:
         return "as stated" if self.holds else "NOT as stated"
 
     def to_dict(self) -> dict[str, Any]:
-        """What is said, what was found, and whether that is as stated, ready for JSON."""
+        """The statement, the result, and whether they agree, ready for JSON."""
         said = {name: part for name, part in vars(self.statement).items() if name not in ("shown", "numbers", "within")}
         return said | {"holds": self.holds, "shown": self.shown, "outcome": self.outcome}
 
@@ -74,7 +74,7 @@ def table(results: Sequence[Result]) -> "Table":
 
 
 def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figure":
-    """Draws what a certificate found.
+    """Draws a certificate.
 
     Left: the entries of the union, row = query, with those on the Hamiltonian path highlighted. Right: how many tokens
     have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes; if it

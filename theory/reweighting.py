@@ -1,19 +1,19 @@
-"""Reweighted attention over drawn edges: how fast it approaches full attention, and what fitting makes of the density.
+"""Reweighted attention over drawn edges: how fast it approaches full attention, and the density that a fit gives.
 
 The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge stands for 1/p pairs. The output is then a ratio
-of two unbiased estimates. Two limits must be kept apart:
+of two unbiased estimates. There are two different limits:
 
-- *All rates grow, n stays.* Masks become complete, so that the output tends to full attention's, at a speed that
+- *All rates grow, n stays fixed.* Masks become complete, so the output tends to that of full attention, at a speed that
   :func:`distance_bound` gives. Memberships by softmax and blocks exp(C Cᵀ) make every rate positive, hence bounded away
   from 0 on a compact set of inputs. So every continuous function is approximated there, as by full attention (Yun et
   al., 2020; with positions, and the sink's logit tending to −∞). That is universality, capped weights or not; but
   nothing in it is sparse, and it does not need reweighting.
-- *Edges stay rare, c and n grow.* This is where reweighting counts: the error falls like c^(−½), whatever n
+- *Edges stay rare, c and n grow.* Here reweighting matters: the error falls like c^(−½), whatever n
   (:func:`predicted_error`), while attention that is not reweighted tends to something else (:func:`limit_output`), and
   so do weights that are capped. At a fixed c an error remains.
 
-Everywhere, rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that
-is certain and has value zero. Below ``smallest`` the probabilities in weights 1/p are capped.
+Rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that is certain
+and has value zero. In weights 1/p, probabilities below ``smallest`` are replaced by it.
 """
 
 import math
@@ -32,16 +32,16 @@ Matrix = Float[np.ndarray, "_ _"]
 
 
 def attend(weights: Matrix, values: Matrix) -> np.ndarray:
-    """The mean of the values under weights that need not add up to 1: one row per query."""
+    """The weighted mean of the values, one row per query; weights need not add up to 1."""
     return np.asarray(weights @ values / weights.sum(1, keepdims=True))
 
 
 def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float = SMALLEST_PROBABILITY) -> np.ndarray:
-    """What attention over drawn edges tends to as every query draws more and more of them, at given probabilities.
+    """The limit of attention over drawn edges as every query draws more of them, at given probabilities.
 
     A drawn edge weighs e^s / max(p, smallest), so its mean weight is e^s min(p/smallest, 1). Without a cap
     (``smallest=0``) that is full attention. With one, keys below it count less than they should; and without
-    reweighting (``smallest=1``) every key counts p times, which squares attention in proportion to which it is drawn.
+    reweighting (``smallest=1``) every key counts p times, which squares the attention if p is proportional to it.
     """
     probability = -np.expm1(-rates)
     return attend(np.exp(scores) * probability / np.maximum(probability, smallest), values)

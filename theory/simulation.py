@@ -1,4 +1,4 @@
-"""How often sampled patterns meet the conditions of the theory: counts with intervals, from reproducible draws.
+"""How often sampled patterns satisfy the conditions of the theory: counts with intervals, from reproducible draws.
 
 Sizes, probabilities and time limits out of range raise SbmtError.
 """
@@ -30,7 +30,7 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """Share of hits; NaN if a draw is undecided, since leaving it out would favour one side."""
+        """Share of hits; NaN if a draw is undecided, because leaving it out would favour one outcome."""
         return float("nan") if self.n_undecided else self.hits / self.n_draws
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
@@ -67,7 +67,7 @@ def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed
 
 
 class DrawsReport(NamedTuple):
-    """How often each condition was proved, and how often all of them in the same draw."""
+    """How often each condition was proved, and how often all of them were proved in the same draw."""
 
     conditions: tuple[Estimate, Estimate, Estimate]
     together: Estimate

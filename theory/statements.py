@@ -1,4 +1,4 @@
-"""The statements that ``python -m theory`` checks: words and numbers in ``statements.toml``, their computation here."""
+"""Computes the numbers of the statements that ``python -m theory`` checks; their text is in ``statements.toml``."""
 
 import tomllib
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Statement:
     within: float | int | Sequence[float | int] = 0
 
     def check(self) -> tuple[bool, str]:
-        """Whether the numbers come out as stated, and the sentence with those that do come out."""
+        """Whether the numbers are as stated, and the sentence with the computed numbers."""
         found = CHECKS[self.name]()
         flat, due = (np.concatenate([np.ravel(part) for part in numbers]) for numbers in (found, self.numbers))
         holds = flat.shape == due.shape and (np.abs(flat - due) <= np.array(self.within) + 1e-6 * np.abs(due)).all()
@@ -156,7 +156,7 @@ def _collapse() -> Numbers:
     return drawn, models.fastrg_max_density(), models.fastrg_max_density(0.01)
 
 
-# --- masks fitted by likelihood, which are ours: what reweighting buys, and what c bounds ----------------------------
+# --- masks fitted by likelihood, which are ours: the effect of reweighting, and the bound c ---------------------------
 
 BLOCK = np.array([[0.4, 1.6, 0.8], [1.2, 0.5, 0.9], [0.7, 1.0, 2.0]])  # not symmetric
 CLUSTERS = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, -2.0]])
@@ -185,7 +185,7 @@ def _distance(outputs: np.ndarray, target: np.ndarray) -> float:
 
 
 def _consistent() -> Numbers:
-    """For both kinds of rates: the errors, in units of those predicted, their slope; whether the bound √(V/c) holds."""
+    """For both kinds of rates: errors in units of those predicted, their slope, and whether the bound √(V/c) holds."""
     sizes, found, holds = (64, 256, 1024), [], True
     for rates_of in (_ideal_rates, _block_rates):
         errors, ratios = [], []

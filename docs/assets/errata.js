@@ -1,5 +1,5 @@
-// Lets the reader choose which group of errata to see; without this script all of them are shown. The choice is kept in
-// the address (errata.html#show=proof), so that it can be linked to and survives a reload.
+// Lets the reader choose a group of errata; without this script all of them are shown. The choice is stored in the
+// address (errata.html#show=proof), so that it can be linked to and survives a reload.
 document.addEventListener("DOMContentLoaded", () => {
   const bar = document.getElementById("errata-filter");
   const groups = [...document.querySelectorAll("section[data-group]")];
@@ -27,7 +27,7 @@ document.addEventListener("DOMContentLoaded", () => {
     state.textContent = n === total ? `All ${total} entries are shown.` : `${n} of ${total} entries are shown.`;
   };
 
-  // What the address asks for: a group by "show=", or an entry, which must not be hidden then.
+  // The address selects a group ("show=…") or an entry, which must then be visible.
   const follow = () => {
     const asked = decodeURIComponent(location.hash.slice(1));
     if (asked.startsWith("show=")) return show(asked.slice("show=".length));

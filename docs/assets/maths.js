@@ -1,5 +1,5 @@
 // Typesets the maths of Markdown pages (.arithmatex) and of notebooks, whose delimiters are still in the text. A full stop
-// or another sign behind a short formula stays on its line, which browsers would otherwise break between the two.
+// or another sign after a short formula stays on its line; otherwise browsers could break the line between the two.
 document.addEventListener("DOMContentLoaded", () => {
   const delimiters = [
     { left: "$$", right: "$$", display: true },

@@ -1,5 +1,5 @@
-// Judges the questions at the end of a notebook page, and remembers in this browser what was answered. The learning path
-// shows which notebooks are done. Nothing is sent anywhere; where storage is refused, nothing is remembered.
+// Judges the questions at the end of a notebook page, and stores the answers in this browser. The learning path shows
+// which notebooks are done. Nothing is sent anywhere; if storage is not available, answers are not stored.
 (function () {
   "use strict";
   const KEY = "sbmt.course"; // { "02": [choice or null, one per question] } and { "done": ["02", …] }
@@ -17,7 +17,7 @@
     try {
       localStorage.setItem(KEY, JSON.stringify(progress));
     } catch {
-      // a private window, or a full or forbidden storage: answers are judged all the same
+      // a private window, or a full or forbidden storage: answers are still judged
     }
   }
 
@@ -62,7 +62,7 @@
         button.addEventListener("click", () => {
           answers[i] = choice;
           show(question, choice);
-          const now = load(); // another tab may have answered meanwhile
+          const now = load(); // another tab may have stored answers meanwhile
           now.answers[number] = answers;
           if (showDone() && !now.done.includes(number)) now.done.push(number);
           save(now);
@@ -86,7 +86,9 @@
       }
       if (!told) return;
       told.hidden = done.length === 0;
-      told.querySelector("span").textContent = `${done.length} of ${steps.length} done.`;
+      const isCore = (step) => !step.closest(".course-asides");
+      const n = steps.filter(isCore).length;
+      told.querySelector("span").textContent = `${done.filter(isCore).length} of ${n} done.`;
     }
 
     told?.querySelector("button").addEventListener("click", () => {

@@ -1,4 +1,4 @@
-"""Puts a swatch before each colour that the page on notation names, from the style of the figures itself.
+"""Puts a swatch before each colour that the page on notation names, read from the style of the figures.
 
 In ``notation.md``, ``BLUE`` in backticks at the start of a table row becomes a swatch with the colour's name. A name
 that ``sbmt/experiments/plots/style.py`` does not have is a warning, which fails the strict build.

@@ -1,8 +1,7 @@
-"""What pages say about the notebooks: how long they take, and the picture to remember of each.
+"""Facts about the notebooks for the hooks: the time that reading takes, and the picture to remember.
 
-It counts, and is no hook itself; hooks import it. One rule holds for every time that is shown: :data:`WORDS_PER_MINUTE`
-words of prose and :data:`LINES_PER_MINUTE` lines of code a minute. What the page folds as code, an aside or a hint is
-not counted; the time for an exercise comes on top.
+All times follow one rule: :data:`WORDS_PER_MINUTE` words of prose and :data:`LINES_PER_MINUTE` lines of code per
+minute. Folded code, asides and hints are not counted, and neither are exercises.
 """
 
 import base64
@@ -25,38 +24,34 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook of the course.
-
-    Attributes:
-        path: Its file.
-    """
+    """A notebook of the course, by its file."""
 
     path: Path
 
     @property
     def number(self) -> str:
-        """Its two digits."""
+        """The two digits at the start of its name."""
         return self.path.name[:2]
 
     @property
     def uri(self) -> str:
-        """Where it is in the docs."""
+        """Its path in the docs."""
         return f"notebooks/{self.path.name}"
 
     @cached_property
     def cells(self) -> list[dict]:
-        """Its cells, sources joined."""
+        """Its cells, each with its source as one string."""
         cells = json.loads(self.path.read_text(encoding="utf-8"))["cells"]
         return [cell | {"source": "".join(cell["source"])} for cell in cells]
 
     @property
     def n_exercises(self) -> int:
-        """How many exercises it has."""
+        """The number of its exercises."""
         return sum(cell["source"].startswith("### ") and " · " in cell["source"].split("\n")[0] for cell in self.cells)
 
     @property
     def minutes(self) -> int:
-        """How long reading takes, exercises not included."""
+        """Minutes of reading, without the exercises."""
         starts = [cell["source"].split("\n")[0] for cell in self.cells]
         exercises = slice(*(starts.index(title) if title in starts else 0 for title in (EXERCISES, AFTER_THEM)))
         others = [cell for cell in self.cells if cell not in self.cells[exercises]]
@@ -67,7 +62,7 @@ class Notebook:
 
     @property
     def picture(self) -> tuple[bytes, str] | None:
-        """The picture to remember, a PNG with the text that describes it; the last figure where no cell is tagged."""
+        """The picture to remember, as a PNG, and its alternative text; the last figure if no cell is tagged."""
         figures = [(cell, png) for cell in self.cells for png in _pictures(cell)]
         tagged = [found for found in figures if PICTURE in found[0]["metadata"].get("tags", [])]
         if not figures:
@@ -78,12 +73,12 @@ class Notebook:
 
 
 def notebooks() -> list[Notebook]:
-    """All of them, in order."""
+    """All notebooks in order."""
     return [Notebook(path) for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
 
 
 def spelled(minutes: int) -> str:
-    """A time as one says it: ``"25 min"``, ``"1 h 40 min"``."""
+    """A time in words: ``"25 min"``, ``"1 h 40 min"``."""
     hours, rest = divmod(minutes, 60)
     return " ".join([f"{hours} h"] * bool(hours) + [f"{rest} min"] * bool(rest or not hours))
 

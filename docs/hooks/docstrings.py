@@ -1,8 +1,9 @@
-"""Reads the package's docstrings as the API pages need them (an extension of Griffe, see ``mkdocs.yml``).
+"""Converts the package's docstrings for the API pages (an extension of Griffe, see ``mkdocs.yml``).
 
 - ``Example:`` becomes ``Examples:``, the spelling that Griffe accepts for a section of code.
-- Settings (dataclasses whose fields have a help text) list their fields with that text; signatures would fill screens.
-- A role such as ``:class:`~package.Name` `` becomes a link if the API pages have that name, and plain code if not.
+- Settings (dataclasses whose fields have a help text) list their fields with that text, because signatures would fill
+  whole screens.
+- A role such as ``:class:`~package.Name` `` becomes a link if the API pages have that name, and plain code otherwise.
 """
 
 import importlib

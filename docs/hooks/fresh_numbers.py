@@ -1,8 +1,7 @@
 """Fails the strict build if a page does not match the result files, or if a link into a notebook is broken.
 
 1. ``on_pre_build``: a warning for every page that ``python results/write_tables.py`` would change.
-2. ``on_page_content``: tells MkDocs which headings notebook pages have; otherwise links from Markdown pages to them
-   would not be checked.
+2. ``on_page_content``: gives MkDocs the headings of notebook pages, so that it checks links to them.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """Turns the tables of notebooks on the learning path into cards, and fills in how long reading takes.
 
-- Each row of the page's tables has a notebook's number, its question, how long it runs and the words for the
-  picture to remember. A card adds that picture, the time that reading takes, and room for a tick (``assets/quiz.js``).
+- Each row of the page's tables has a notebook's number, its question, its run time and a caption for the picture to
+  remember. A card adds that picture, the time that reading takes, and a place for a tick (``assets/quiz.js``).
 - ``<!-- reading time: 00 02 -->`` becomes the time for these notebooks together, ``all`` for all of them.
-- ``<!-- reading rule -->`` becomes the rule by which it is counted.
+- ``<!-- reading rule -->`` becomes the rule by which this time is counted.
 """
 
 import re
@@ -44,7 +44,8 @@ def on_page_content(html, page, config, files):
     if page.file.src_uri != PAGE:
         return html
     first, *others = TABLE.split(html)
-    cards = map(_cards, TABLE.findall(html))
+    *core, asides = TABLE.findall(html)
+    cards = [*map(_cards, core), _cards(asides, "course-asides")]
     return first + PROGRESS + "".join(chain.from_iterable(zip(cards, others, strict=True)))
 
 
@@ -56,17 +57,17 @@ def time_of(numbers):
 
 
 def rule():
-    """How the time is counted, in a sentence."""
+    """The rule by which the time is counted."""
     return (
-        f"{course.WORDS_PER_MINUTE} words of prose and {course.LINES_PER_MINUTE} lines of code a minute, "
-        "what is folded left out"
+        f"{course.WORDS_PER_MINUTE} words of prose and {course.LINES_PER_MINUTE} lines of code per minute, "
+        "without what is folded"
     )
 
 
-def _cards(table):
+def _cards(table, kind=""):
     of = {notebook.number: notebook for notebook in course.notebooks()}
     cards = [_card(of[row[1].strip()], *row.groups()[1:]) for row in ROW.finditer(table)]
-    return f'<ol class="course">{"".join(cards)}</ol>'
+    return f'<ol class="course {kind}">{"".join(cards)}</ol>'
 
 
 def _card(notebook, question, runs, caption):

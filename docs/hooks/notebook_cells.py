@@ -1,9 +1,9 @@
-"""Shows the cells of notebooks as a reader needs them.
+"""Folds and cleans the cells of notebooks for readers.
 
-- Solutions and checks of exercises, whose source the notebook hides, are folded together with what they print. Of other
-  cells whose source is hidden, such as those that only plot, the source alone is folded.
-- What a cell tagged ``bet`` shows is folded: the reader is asked for a prediction first.
-- Figures get the text of the cell's ``alt`` in place of the remark that they have none.
+- Solutions and checks of exercises, whose source the notebook hides, are folded together with their output. In other
+  cells with a hidden source, such as those that only plot, only the source is folded.
+- The output of a cell tagged ``bet`` is folded, because the reader is asked for a prediction first.
+- Figures get the cell's ``alt`` as their alternative text.
 - Comments for the tests, such as ``# NBVAL_CHECK_OUTPUT``, are removed.
 """
 
@@ -33,7 +33,7 @@ def on_page_content(html, page, config, files):
 
 
 def _shown(html, cell):
-    """The inside of a cell's element, with what is to be folded folded."""
+    """The content of a cell's element, with the appropriate parts folded."""
     metadata, source = cell["metadata"], "".join(cell["source"])
     if "alt" in metadata:
         texts = metadata["alt"] if isinstance(metadata["alt"], list) else [metadata["alt"]]
@@ -60,7 +60,7 @@ def _details(inside, summary, kind):
 
 
 def _split(html, opening):
-    """What stands before, inside and after the first element that opens so; its own tags belong to the outer parts."""
+    """The text before, inside and after the first element with this opening tag; its tags belong to the outer parts."""
     tag = re.search(opening, html)
     depth = 0
     for div in DIV.finditer(html, tag.start()):

@@ -1,10 +1,10 @@
-"""What each notebook page says about itself, in a line under its title.
+"""Adds a line under the title of each notebook page.
 
 The line offers the notebook as a file, the command that opens it, and the time that reading takes (see ``course.py``).
 If ``mkdocs.yml`` sets ``repo_url``, there is a link to the source as well, and one to Colab where the repository is on
-GitHub. All are plain links: no badge is fetched from anywhere.
+GitHub. All are plain links; no badge is loaded.
 
-``on_post_build`` puts the notebooks beside their pages, so that they can be downloaded.
+``on_post_build`` copies the notebooks next to their pages for download.
 """
 
 import posixpath

@@ -1,9 +1,9 @@
-"""Three questions at the end of each notebook page, from ``docs/quizzes/NN.toml``.
+"""Adds three questions to the end of each notebook page, from ``docs/quizzes/NN.toml``.
 
 A file holds three tables ``[[question]]``. Each has a text ``ask`` and three or four tables ``[[question.choice]]``
-with a ``text`` and with what to ``say`` to whoever picks it; exactly one of them has ``right = true``. Maths stands
-between dollar signs, code between backticks. ``tests/site/test_quizzes.py`` holds the files to that, and
-``assets/quiz.js`` judges the answers and remembers them in the browser.
+with a ``text`` and a reply to ``say`` when it is chosen; exactly one of them has ``right = true``. Maths is enclosed in
+dollar signs, code in backticks. ``tests/site/test_quizzes.py`` checks the files, and ``assets/quiz.js`` judges the
+answers and stores them in the browser.
 """
 
 import re
@@ -32,7 +32,7 @@ def on_page_content(html, page, config, files):
 
 
 def quiz(number, questions):
-    """The questions as HTML, which stays hidden where no script can judge an answer."""
+    """The questions as HTML, which stays hidden unless a script can judge the answers."""
     body = "".join(_question(i, question) for i, question in enumerate(questions))
     note = f'<p class="quiz-note">{NOTE} <a href="../learning-path.html">learning path</a>.</p>'
     return (

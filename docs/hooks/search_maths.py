@@ -1,8 +1,8 @@
-r"""Takes TeX out of the search index, whose results would show it raw.
+r"""Removes TeX from the search index, because search results would show it as source.
 
-Short formulas become what one would type, ``\(n \cdot k\)`` for instance ``n · k``; those with other commands of TeX
-become an ellipsis. ``on_post_build`` runs after the search plugin has written the index, and before the offline plugin
-copies it.
+Short formulas become plain text, for example ``\(n \cdot k\)`` becomes ``n · k``; those with other TeX commands become
+an ellipsis. ``on_post_build`` runs after the search plugin has written the index, and before the offline plugin copies
+it.
 """
 
 import json
@@ -25,19 +25,22 @@ def on_post_build(config):
     index = json.loads(path.read_text("utf-8"))
     for entry in index["docs"]:
         for field in ("title", "text"):
-            entry[field] = without_maths(entry[field], entry["location"].startswith("notebooks/"))
+            place = entry["location"]
+            entry[field] = without_maths(entry[field], place.startswith("notebooks/"), place.startswith("api/"))
     path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), "utf-8")
 
 
-def without_maths(text, is_notebook=False):
-    """The text of an entry with its formulas written out, and its code as it is."""
+def without_maths(text, is_notebook=False, is_api=False):
+    """The text of an entry with its formulas as plain text and its code unchanged, except source code on API pages."""
     pattern = IN_NOTEBOOKS if is_notebook else MARKED
     parts = CODE.split(text)
     parts[::2] = [pattern.sub(lambda found: _typed(found[1]), part) for part in parts[::2]]
+    if is_api:  # source code contains docstrings
+        parts[1::2] = [IN_NOTEBOOKS.sub(lambda found: _typed(found[1]), part) for part in parts[1::2]]
     return "".join(parts)
 
 
 def _typed(tex):
-    """A formula as one would type it, or an ellipsis for one that is displayed or too rich for that."""
+    """A formula as plain text, or an ellipsis if it is displayed or too complex."""
     known = re.sub(r"\\([a-zA-Z]+) ?", lambda found: SIGNS.get(found[1], found[0]), tex or "\\")
     return "…" if "\\" in known else re.sub(r"[{}^_]", "", known)

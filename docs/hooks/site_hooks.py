@@ -1,7 +1,7 @@
 """Keeps the site self-contained and its links correct.
 
-1. ``on_page_content``: removes the MathJax tag and the Mermaid import that notebook pages arrive with, both from
-   elsewhere (the site renders maths with its own KaTeX). Checks links inside notebooks and rewrites them to the built
+1. ``on_page_content``: removes the MathJax tag and the Mermaid import of notebook pages, both loaded from other hosts
+   (the site renders maths with its own copy of KaTeX). Checks links inside notebooks and rewrites them to the built
    pages, as MkDocs itself does for Markdown pages.
 2. ``on_post_page``: warns of every asset that a page would load from another host, so that ``--strict`` fails.
 """
@@ -19,7 +19,7 @@ MATHJAX = re.compile(r"<!-- Load mathjax -->.*?<!-- End of mathjax configuration
 SCRIPT = re.compile(r"<script\b[^>]*>.*?</script>", re.DOTALL | re.IGNORECASE)
 LINK = re.compile(r'(<(?:a|img)\b[^>]*?\b(?:href|src)=")([^"]*)(")', re.IGNORECASE)
 TARGET = re.compile(r'\b(?:id|name)="([^"]+)"')
-# What a browser fetches without being asked: plain <a href> is left out on purpose.
+# What a browser loads by itself, so plain <a href> is not included.
 ASSET = re.compile(
     r"<(?:script|img|iframe|audio|video|source|embed|track|input)\b[^>]*?\ssrc\s*=\s*[\"']?([^\"'\s>]+)"
     r"|<link\b(?![^>]*\brel=[\"']?(?:canonical|next|prev|alternate|author|license))[^>]*?\shref\s*=\s*[\"']?([^\"'\s>]+)"
@@ -67,14 +67,14 @@ def _with_checked_links(html, page, files):
         if address.scheme or address.netloc or link.startswith("data:"):
             return match[0]
         if not address.path:
-            # JupyterLab keeps a heading's capitals in its id, the site lowers them.
+            # JupyterLab keeps the capitals of a heading in its id, while the site uses lower case.
             target = own_targets.get(unquote(address.fragment).lower())
             if target is None:
                 log.warning("%s: link to '%s', but no heading has that id", page.file.src_uri, link)
                 return match[0]
             return f"{before}#{target}{after}"
         folder = posixpath.dirname(page.file.src_uri)
-        # JupyterLab resolves a link from notebooks/, the site from docs/notebooks/: both spellings are welcome.
+        # JupyterLab resolves a link from notebooks/, the site from docs/notebooks/; both forms are accepted.
         path = unquote(address.path)
         candidates = [path, path.replace("../docs/", "../", 1)]
         uris = [posixpath.normpath(posixpath.join(folder, candidate)) for candidate in candidates]

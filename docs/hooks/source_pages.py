@@ -1,6 +1,6 @@
-"""Makes links into the source work on the site.
+"""Makes links to source files work on the site.
 
-A page links a file of the repository by its relative path, as in ``[edges.py](../sbmt/graph/edges.py)``, which is right
+A page links to a file of the repository by its relative path, as in ``[edges.py](../sbmt/graph/edges.py)``, which works
 wherever the repository is browsed. For the site, ``on_files`` adds a page with the text of each linked file, and
 ``on_page_markdown`` points the links at these pages. They are in neither the navigation nor the search index.
 """

@@ -1,4 +1,4 @@
-"""Fills the table of ``theory.md`` from the statements and from what they found (results/theory.json).
+"""Fills the table of ``theory.md`` from the statements and their results (results/theory.json).
 
 A statement without a result, or a result without a statement, is a warning, which fails the strict build.
 """

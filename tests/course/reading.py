@@ -19,7 +19,7 @@ PARTS = ["stub", "check", "hint", "solution"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: ``parts`` are kinds and sources in the order of the cells."""
+    """One exercise; ``parts`` contains the kind and source of each cell, in order."""
 
     name: str  # such as 03.1
     end: int  # the cell after its last
@@ -32,7 +32,7 @@ class Exercise:
 
     @property
     def answers(self) -> list[str]:
-        """What the learner is asked for: names in the stub for which the solution has one of its own."""
+        """The names that the learner fills in: those in the stub that have a counterpart in the solution."""
         solved = stored(self.solution)
         return [name for name in sorted(stored(self.stub)) if f"solution_{name}" in solved]
 
@@ -69,7 +69,7 @@ def scope_of(node: ast.AST) -> symtable.SymbolTable:
 
 
 def bound(node: ast.AST) -> set[str]:
-    """Names that a cell or a statement binds, those inside its functions left out."""
+    """Names that a cell or a statement binds, except those inside its functions."""
     symbols = scope_of(node).get_symbols()
     return {x.get_name() for x in symbols if x.is_assigned() or x.is_imported() or x.is_namespace()}
 
@@ -94,7 +94,7 @@ def read(table: symtable.SymbolTable) -> set[str]:
 
 
 def in_a_row(statements: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Statements with those inside of loops, branches and contexts behind their heads."""
+    """Statements in order; those inside loops, branches and contexts follow their heads."""
     for node in statements:
         if isinstance(node, ast.For | ast.With):
             pairs = [(x.optional_vars, x.context_expr) for x in node.items] if isinstance(node, ast.With) else []
@@ -115,7 +115,7 @@ def loaded(source: str) -> set[str]:
 
 
 def code_before(path: Path, exercise: Exercise) -> list[str]:
-    """The first cell, which imports, and those that an exercise builds on; exercises do not build on one another."""
+    """The first cell, which imports, and the cells that an exercise needs; exercises are independent of each other."""
     before = [cell.source for cell in cells(path)[: exercise.end] if kind_of(cell) == "code"]
     names = set().union(*(loaded(getattr(exercise, part)) for part in ("stub", "check", "solution")))
     names -= stored(exercise.stub) | stored(exercise.solution)

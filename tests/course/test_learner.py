@@ -1,6 +1,6 @@
-"""A learner at every exercise: leaves it blank, answers wrongly in every likely way, answers rightly, peeks.
+"""Simulates learners: a blank answer, every likely wrong answer, the right answer, and opening the solution first.
 
-Only those cells are run that an exercise builds on, so that the course need not be executed once more.
+Only the cells that an exercise needs are run, so the course is not executed again.
 """
 
 import tomllib
@@ -30,12 +30,12 @@ def as_in_a_kernel_of_its_own(monkeypatch):
 
 
 def wrong_answers(path: Path) -> dict[str, list[str]]:
-    """For each exercise, what learners are likely to answer who have not understood it yet."""
+    """For each exercise, the answers that learners are likely to give before they have understood it."""
     return tomllib.loads((Path(__file__).parent / "wrong" / f"{path.name[:2]}.toml").read_text("utf-8"))
 
 
 class Learner:
-    """Runs cells in one namespace, as a kernel would, and reads what checks say."""
+    """Runs cells in one namespace, as a kernel does, and reads the output of checks."""
 
     def __init__(self, path: Path, exercise: Exercise, monkeypatch, capsys):
         self.space = {"__name__": "__main__"}
@@ -86,7 +86,7 @@ def test_judged_as_a_teacher_would(path, exercise, learner):
         verdict = at.verdict()
         assert NOT_YET in verdict and "✓" not in verdict, answer
         given |= {hint for hint in at.hints if verdict.endswith(hint)}
-    assert given == at.hints  # each hint is for a mistake that somebody makes
+    assert given == at.hints  # each hint is given for some wrong answer
 
     before = at.answers()
     at.run(exercise.solution)

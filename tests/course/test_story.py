@@ -1,6 +1,6 @@
-"""The course is one story: notebooks of one shape, some of them asides, with exercises that check.
+"""The form of the course: notebooks with the same structure, asides, and exercises with checks.
 
-Learners work in copies of them, without outputs, and theirs alone.
+Learners work in their own copies without outputs.
 """
 
 import ast
@@ -96,10 +96,10 @@ def test_exercises_have_a_stub_a_check_a_hint_and_a_solution(path):
     for exercise in found:
         assert [kind for kind, _ in exercise.parts if kind in PARTS] == PARTS, exercise.name
     tags = [tag for cell in cells(path) for tag in cell.metadata.get("tags", [])]
-    assert tags.count("stub") == len(found) and "nbval-skip" not in tags  # nothing is skipped when it is tested
+    assert tags.count("stub") == len(found) and "nbval-skip" not in tags  # tests skip nothing
     folded = [cell for cell in code(path) if kind_of(cell) in ("check", "solution")]
     assert all(cell.metadata["jupyter"]["source_hidden"] for cell in folded)
-    # The first line, which JupyterLab shows, gives nothing away.
+    # The first line, which JupyterLab shows, does not reveal the answer.
     assert {cell.source.splitlines()[0] for cell in folded} <= {"# Check", "# Solution", "# NBVAL_CHECK_OUTPUT"}
 
 
@@ -108,7 +108,7 @@ def test_executed_from_top_to_bottom_without_errors(path):
     spec = importlib.util.spec_from_file_location("execute_notebooks", ROOT / "notebooks" / "execute.py")
     execute = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(execute)
-    execute.check(path)  # raises where a count, an output or the size is wrong
+    execute.check(path)  # raises if a count, an output or the size is wrong
 
 
 @every_notebook
@@ -147,7 +147,7 @@ def test_copies_show_no_answers_and_are_never_overwritten(tmp_path, monkeypatch,
     copy()
     assert "delete it" in capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "lab").iterdir())
-    assert names == [path.name for path in PATHS]
+    assert names == sorted(path.name for path in PATHS[0].parent.glob("*.ipynb"))
     copied = nbformat.read(tmp_path / "lab" / names[0], as_version=4).cells
     assert [cell.source for cell in copied] == [cell.source for cell in cells(PATHS[0])]
     assert all(not cell.outputs and cell.execution_count is None for cell in copied if cell.cell_type == "code")

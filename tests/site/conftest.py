@@ -1,4 +1,4 @@
-"""The built site, a server for it, and a visitor who looks at it."""
+"""Fixtures: the built site, a server for it, and a visitor with a browser."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from tests.site.visits import ROOT, Visit
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a site built with warnings as errors. Never with ``-q``: that hides them from ``--strict`` too.
+    """The folder of a site built with warnings as errors, without ``-q``, which would hide them from ``--strict``.
 
-    ``SBMT_SITE`` may name a folder that was built before, which spares the time while one writes tests.
+    ``SBMT_SITE`` may name an existing build, which saves time while you write tests.
     """
     if "SBMT_SITE" in os.environ:
         return Path(os.environ["SBMT_SITE"]).resolve()
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Server(SimpleHTTPRequestHandler):
-    """Serves the site with few pages in its search index, which every page that is opened builds anew."""
+    """Serves the site with few pages in its search index, because every page rebuilds the index when it is opened."""
 
     def __init__(self, *args: object, index: Path, **options: object) -> None:
         self.index = index
@@ -45,13 +45,13 @@ class _Server(SimpleHTTPRequestHandler):
         pass
 
     def end_headers(self) -> None:
-        self.send_header("Cache-Control", "max-age=3600")  # a visitor of many pages asks for what they share once
+        self.send_header("Cache-Control", "max-age=3600")  # shared files are loaded once
         super().end_headers()
 
 
 @pytest.fixture(scope="session")
 def address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the site is served, with a slash at the end."""
+    """The address of the served site, with a final slash."""
     found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
     found["docs"] = [doc for doc in found["docs"] if doc["location"].startswith("api/layers.html")]
     index = tmp_path_factory.mktemp("search") / "search_index.json"
@@ -64,14 +64,14 @@ def address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture(scope="session")
 def _visitor(browser, address: str) -> Iterator[Visit]:
-    # one for all tests, so that what pages share is loaded once
+    # one visitor for all tests, so that shared files are loaded once
     with Visit(browser, address, permissions=["clipboard-read", "clipboard-write"], reduced_motion="reduce") as visitor:
         yield visitor
 
 
 @pytest.fixture
 def visit(_visitor: Visit) -> Iterator[Visit]:
-    """A visitor of the served site, whose browser must not complain."""
+    """A visitor of the served site; the browser must not report errors or warnings."""
     _visitor.complaints.clear()
     yield _visitor
     assert _visitor.complaints == []

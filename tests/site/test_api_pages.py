@@ -1,4 +1,4 @@
-"""Nothing public without a place on the API pages."""
+"""Every public name is on the API pages."""
 
 import importlib
 import re
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.site
 
 
 def test_every_public_name_is_documented(site: Path) -> None:
-    """Whatever is in an ``__all__`` stands on an API page, under one of the names by which it can be imported."""
+    """Everything in an ``__all__`` is on an API page, under one of the names by which it can be imported."""
     pages = [page.read_text("utf-8") for page in (site / "api").glob("*.html")]
     anchors = {anchor for page in pages for anchor in re.findall(r'id="((?:sbmt|theory)\.[\w.]+)"', page)}
     missing, n_names = [], 0

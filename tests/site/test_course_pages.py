@@ -1,4 +1,4 @@
-"""The learning path: a card for every notebook, and times that hold."""
+"""The learning path: a card for every notebook, and correct times."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The errata page shows one group at a time if asked to, and everything where no script runs."""
+"""The errata page shows one group at a time on request, and everything without scripts."""
 
 import pytest
 
@@ -11,12 +11,12 @@ SIZES = {name: sum(claim.group == name for claim in CLAIMS) for name in GROUPS}
 
 
 def shown(page) -> list[str]:
-    """The groups in sight."""
+    """The visible groups."""
     return [one.get_attribute("data-group") for one in page.locator("section[data-group]").all() if one.is_visible()]
 
 
 def pressed(page) -> str:
-    """The button that is pressed: there is always one."""
+    """The pressed button; there is always one."""
     [button] = page.locator("#errata-filter button[aria-pressed=true]").all()
     return button.get_attribute("value")
 

@@ -1,4 +1,4 @@
-"""The hooks that keep the site self-contained and its links honest."""
+"""The hooks that keep the site self-contained and its links correct."""
 
 import logging
 from types import SimpleNamespace
@@ -41,3 +41,8 @@ def test_remote_assets_are_reported(html: str, is_remote: bool, caplog: pytest.L
 )
 def test_search_shows_no_tex(text: str, is_notebook: bool, found: str) -> None:
     assert load_hook("search_maths").without_maths(text, is_notebook) == found
+
+
+def test_search_shows_no_tex_of_docstrings_in_source_code() -> None:
+    source = r"<pre>def f(n): ''' $n \cdot k$ and $\frac12$ '''</pre>"
+    assert load_hook("search_maths").without_maths(source, is_api=True) == "<pre>def f(n): ''' n · k and … '''</pre>"

@@ -1,4 +1,4 @@
-"""The landing page: what a stranger sees in the first ten seconds."""
+"""The landing page: what a new visitor sees first."""
 
 import re
 import tarfile
@@ -23,7 +23,7 @@ def test_what_it_says_is_so(site: Path) -> None:
 
 
 def test_its_first_command_installs_what_the_site_offers(site: Path) -> None:
-    """From the wheel beside it, and without a copy of the repository."""
+    """It installs the wheel that the site offers, without a copy of the repository."""
     text = (DOCS / "index.md").read_text("utf-8")
     wheel = re.search(r'```console\npip install "(.+?\.whl)\[train,plots\]"\nsbmt demo\n```', text)[1]
     assert f"](downloads/{wheel})" in text

@@ -1,4 +1,4 @@
-"""What can be told from the built files without a browser: links, names of headings, titles, descriptions."""
+"""Checks of the built files that need no browser: links, ids of headings, titles, descriptions."""
 
 import posixpath
 import re
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.site
 
 
 class Outline(HTMLParser):
-    """What a page can be asked for, and what it asks for."""
+    """The anchors of a page, and its links."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -34,13 +34,13 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def outlines(site: Path) -> dict[str, Outline]:
-    """Every page by its path in the site."""
+    """The outline of every page, by its path in the site."""
     pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
     return {path.relative_to(site).as_posix(): Outline(path.read_text("utf-8")) for path in pages}
 
 
 def test_every_link_leads_somewhere(outlines: dict[str, Outline], site: Path) -> None:
-    """To files and headings that are there, in notebooks and menus, too."""
+    """Links lead to existing files and headings, including those in notebooks and menus."""
     broken = []
     for page, outline in outlines.items():
         for link in outline.links:

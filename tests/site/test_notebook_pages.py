@@ -1,4 +1,4 @@
-"""Notebooks as the site shows them: solutions folded, remarks for the tests left out."""
+"""Notebook pages: solutions are folded, and comments for the tests are removed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every page, read as a visitor's browser does."""
+"""Every page in a browser."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.site
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_reads_well(visit: Visit, name: str) -> None:
-    """In light and dark and on a phone: maths is set, folds open, pictures come, and nothing from elsewhere."""
+    """In light, in dark and on a phone, maths is typeset, folds open, pictures load, and all of it from this host."""
     page = visit.open(name).page
     assert page.evaluate(MATHS) == []
     folded = page.locator(".jupyter-wrapper details.fold > :not(summary)")

@@ -1,4 +1,4 @@
-"""The playground: what is pressed changes what is shown, by mouse, finger and keyboard, and with scripts or without."""
+"""The playground: controls work by mouse, touch and keyboard, and there is a picture without scripts."""
 
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ PLACE = """(place) => {
 
 @pytest.fixture
 def page(visit: Visit) -> object:
-    """The playground, all of it in sight, once its letters have come."""
+    """The playground, fully visible, once its fonts have loaded."""
     page = visit.open("playground.html").page
     page.set_viewport_size({"width": 1280, "height": 1400})
     page.evaluate("document.fonts.ready")
@@ -40,7 +40,7 @@ def page(visit: Visit) -> object:
 
 
 def state(page):
-    """What the session holds, once the page shows it too."""
+    """The state of the session, once the page shows it."""
     page.evaluate(FRAME)
     return SimpleNamespace(**page.evaluate(STATE))
 

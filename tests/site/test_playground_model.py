@@ -1,4 +1,4 @@
-"""The arithmetic of the playground, held against the library."""
+"""The arithmetic of the playground, compared with the library."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ RULES = [
 
 @pytest.fixture(scope="module")
 def run(browser):
-    """Evaluates an expression in a page that holds nothing but the arithmetic; names are bound by keyword."""
+    """Evaluates an expression in a page that contains only the arithmetic; keywords bind names."""
     page = browser.new_page()
     for name in ("random", "model", "cost"):
         page.add_script_tag(path=str(SCRIPTS / f"{name}.js"))
@@ -39,7 +39,7 @@ def run(browser):
 
 
 def sample_points(scale, is_shared, seed=0):
-    """Seven queries, five keys and four clusters, no two alike; as leaves."""
+    """Seven queries, five keys and four clusters, all different, as leaves."""
     generator = torch.Generator().manual_seed(seed)
     sizes = {"queries": 7, "keys": 5, "clusters": 4}
     points = {
@@ -54,7 +54,7 @@ def to_json(points):
 
 
 def library_model(points, link):
-    """The block model of the library's own layer, whose MLP hands on what it gets."""
+    """The block model of the library's own layer, whose MLP is the identity."""
     layer = sbmt.SBMAttention(2, 1, 4, link=link).double()
     layer.node_mlp = torch.nn.Identity()
     del layer.clusters
@@ -64,7 +64,7 @@ def library_model(points, link):
 
 
 def expected_mask(model, rule):
-    """Edge probabilities; Algorithm 1 has those of the Poisson link, whatever the rates come from."""
+    """Edge probabilities; Algorithm 1 has those of the Poisson link, for any rates."""
     if rule["law"] == "algorithm1":
         model = sbmt.BlockModel(model.query_membership, model.block_matrix, model.key_membership, link="poisson")
     return model.expected_mask(rule["exploration"])[0, 0]

@@ -1,4 +1,4 @@
-"""What is written on the pages is true of the program: code runs, commands and their options are taken."""
+"""The pages agree with the program: their code runs, and their commands and options exist."""
 
 import os
 import re
@@ -29,18 +29,18 @@ SBMT = get_command(app)
 
 @pytest.mark.parametrize("source", [source for source, text in TEXTS.items() if FENCE.search(text)])
 def test_code_on_pages_runs(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # for what pages write
+    monkeypatch.chdir(tmp_path)  # for files that pages write
     jaxtyping.config.update("jaxtyping_disable", True)  # as readers run it; a fixture of all tests sets this back
     namespace: dict[str, object] = {}
     with ExitStack() as stack:
-        for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # one page leaves nothing for the next
+        for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # pages do not affect each other
             stack.enter_context(patch.dict(table))
         for code in FENCE.findall(TEXTS[source]):
             exec(compile(code, source, "exec"), namespace)
 
 
 def commands(text: str):
-    """What follows ``sbmt`` in the shell fences of a page."""
+    """The arguments of ``sbmt`` in the shell blocks of a page."""
     for fence in SHELL.findall(text):
         for line in fence.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -51,7 +51,7 @@ def commands(text: str):
 
 
 def parse(words: list[str]) -> None:
-    """Lets the command line read the words, without doing what they say."""
+    """Parses the words as a command line without running the command."""
     command, name = SBMT, "sbmt"
     while hasattr(command, "commands"):
         name, *words = words

@@ -1,4 +1,4 @@
-"""A visitor of the built site: a browser page, with what it complained about and what it asked for."""
+"""A visitor of the built site: a browser page with its error messages and requests."""
 
 import importlib.util
 from pathlib import Path
@@ -24,7 +24,7 @@ IN_SIGHT = "nodes => nodes.map(node => node.checkVisibility())"
 
 
 def load_hook(name: str) -> ModuleType:
-    """One of the modules that the site is built with."""
+    """A module of ``docs/hooks``."""
     spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -32,12 +32,12 @@ def load_hook(name: str) -> ModuleType:
 
 
 class Visit:
-    """A browser profile with one page, which may open one page of the site after the other.
+    """A browser profile with one tab, which can open one page of the site after the other.
 
     Attributes:
         page: Playwright's.
-        complaints: Errors and warnings of the console, and requests that failed.
-        requests: Addresses that were asked for since the last :meth:`open`.
+        complaints: Errors and warnings in the console, and failed requests.
+        requests: Addresses requested since the last :meth:`open`.
     """
 
     def __init__(self, browser, address: str, *, colours: str = "light", viewport=WIDE, **options: object) -> None:
@@ -53,7 +53,7 @@ class Visit:
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def _note_failure(self, request: object) -> None:
-        if request.failure != "net::ERR_ABORTED":  # the reader went on before a picture had come
+        if request.failure != "net::ERR_ABORTED":  # the next page was opened before a picture had loaded
             self.complaints.append(f"not loaded: {request.url}")
 
     def __enter__(self) -> "Visit":
@@ -63,10 +63,10 @@ class Visit:
         self.context.close()
 
     def open(self, name: str) -> "Visit":
-        """Goes to a page of the site, as a visitor does who comes for the first time."""
+        """Opens a page of the site as on a first visit."""
         if self.page.url != "about:blank":
             self.page.evaluate("localStorage.clear()")  # the site remembers the colours that were chosen
-            self.page.goto("about:blank")  # what the page before still asks for is none of this one's
+            self.page.goto("about:blank")  # ends requests of the previous page
         self.page.set_viewport_size(WIDE)
         self.requests.clear()
         self.page.goto(self.address + name)

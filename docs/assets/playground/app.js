@@ -1,14 +1,14 @@
-// Joins a session to the page: what is pressed changes the session, and the session is shown.
+// Connects a session to the page: controls change the session, and the page shows it.
 (function () {
   "use strict";
   const playground = window.sbmtPlayground;
   const { plane, matrices, chart, canvas, model, hands, readout } = playground;
 
-  const FIRST_DRAWS = 40; // so that the page says something before anything is pressed
+  const FIRST_DRAWS = 40; // so that the page shows numbers before any control is used
   const MANY_DRAWS = 100;
   const MANY_STEPS = 20;
   const FRAMES_A_STEP = 4; // of the animation of gradient steps
-  const SAID_AFTER = 600; // milliseconds without a change before the summary is read out
+  const SAID_AFTER = 600; // milliseconds without a change before the summary is announced
 
   const root = document.getElementById("pg");
   if (!root || root.dataset.ready !== undefined) return;
@@ -53,7 +53,7 @@
     });
   }
 
-  // Repeats something once every few frames; at once for those who asked for less motion. False ends it early.
+  // Repeats an action every few frames, or all at once if reduced motion is preferred. False ends it early.
   const isCalm = window.matchMedia("(prefers-reduced-motion: reduce)");
   let playing = 0;
   function play(times, framesEach, action) {
@@ -77,7 +77,7 @@
 
   // --- pressing ---
 
-  // Whatever is pressed ends an animation, and is shown.
+  // Every control ends a running animation and updates the page.
   const then = (action) => (event) => {
     playing += 1;
     action(event);
@@ -143,7 +143,7 @@
     }
   }
 
-  // The buttons of the experiments stand below, and are not there yet.
+  // The buttons of the experiments are further down and do not exist yet.
   function listenToExperiments() {
     const setUp = then((button) => {
       session.setUp(JSON.parse(button.dataset.setup));
@@ -156,7 +156,7 @@
     });
   }
 
-  // Colours change with the theme, sizes with the window. Paper is light.
+  // Colours depend on the theme, sizes on the window. Prints are light.
   function follow() {
     const recolour = () => (colours = canvas.palette(root));
     new MutationObserver(then(recolour)).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });

@@ -1,11 +1,11 @@
-// What every drawing needs: a sharp canvas, the page's colours, and the colour of a probability.
+// Shared by all drawings: a sharp canvas, the page's colours, and the colour of a probability.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
 
   const NAMES = ["ink", "quiet", "faint", "paper", "token", "key", "cluster", "explored", "lost"];
 
-  // Colours live in the style sheet, where the light and the dark theme set them.
+  // The style sheet defines the colours of the light and the dark theme.
   function palette(root) {
     const style = getComputedStyle(root);
     const read = (name) => style.getPropertyValue(`--pg-${name}`).trim();

@@ -1,4 +1,4 @@
-// Draws how often the watched pair has been drawn so far, under both laws, beside what each law says.
+// Plots how often the watched pair has been drawn so far under both laws, with the probability under each law.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});

@@ -1,4 +1,4 @@
-// What the mask would cost: operations in matrix products, a multiply-add counting 2, as sbmt.cost counts them.
+// The cost of the mask: operations in matrix products, with 2 per multiply-add, as in sbmt.cost.
 // n tokens, k clusters, m edges, one head of width d.
 (function () {
   "use strict";
@@ -6,7 +6,7 @@
 
   const fullAttention = (n, d) => 4 * n * n * d; // Q Kᵀ, and weights × V
 
-  // Algorithm 1 draws from memberships and block matrix; the exact law multiplies out the rates Q S first.
+  // Algorithm 1 draws from memberships and block matrix; the exact law computes the rates Q S first.
   // Under the bilinear link the mean probability has a closed form; under the Poisson link it is estimated from edges.
   function sbmAttention({ n, k, d, m }, rule) {
     return {

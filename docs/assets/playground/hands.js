@@ -4,8 +4,8 @@
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
   const { plane } = playground;
 
-  const REACH = { mouse: 16, pen: 18, touch: 28 }; // pixels around a point within which it is taken
-  const [SHORT, LONG] = [0.1, 0.5]; // what an arrow key moves, without and with Shift
+  const REACH = { mouse: 16, pen: 18, touch: 28 }; // pixels around a point within which it can be grabbed
+  const [SHORT, LONG] = [0.1, 0.5]; // step of an arrow key, without and with Shift
   const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
   const place = (canvas, event) => {
@@ -67,7 +67,7 @@
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(actions, event.key)) return;
       event.preventDefault();
-      event.stopPropagation(); // the theme has keys of its own
+      event.stopPropagation(); // the theme has its own shortcuts
       actions[event.key](event);
       changed();
     });

@@ -1,4 +1,4 @@
-// Draws the two n × n squares: edge probabilities with the matrices they are made of, and one draw with its degrees.
+// Draws the two n × n squares: edge probabilities with their factors, and one draw with its degrees.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
@@ -27,7 +27,7 @@
     drawMarks(context, scene, { strip, start, side, hasStrips: true }, colours);
   }
 
-  // Cells of one draw: drawn edges, those that only exploration brought, and those that Algorithm 1 lost.
+  // Cells of one draw: drawn edges, edges due to exploration only, and edges lost by Algorithm 1.
   const KINDS = { none: 0, edge: 1, explored: 2, lost: 3 };
   function drawMask(canvas, scene, colours) {
     const { context, width } = surface(canvas);
@@ -80,7 +80,7 @@
     context.strokeRect(left + 0.5, top + 0.5, width - 1, height - 1);
   }
 
-  // Frames around what is selected (a token's row and column, or a cluster's in the strips), and the watched pair.
+  // Frames around the selection (a token's row and column, or a cluster's in the strips) and the watched pair.
   function drawMarks(context, scene, { strip, start, side, hasStrips }, colours) {
     const { selected, watched, points } = scene;
     const [nQueries, nKeys] = [points.queries.length, (points.keys || points.queries).length];
@@ -114,7 +114,7 @@
     }
   }
 
-  // The pair under a place of either canvas, or null.
+  // The pair at a position on either canvas, or null.
   function pairAt(canvas, { blockMatrix, probability }, [left, top]) {
     const { start, side } = layout(canvas.clientWidth, blockMatrix.length);
     const key = Math.floor(((left - start) * probability[0].length) / side);

@@ -1,13 +1,13 @@
-// The block model in the plane: numbers in, numbers out. It knows nothing of the page.
+// The block model in the plane: pure functions of numbers, independent of the page.
 //
-// "points" are { queries, keys, clusters }, lists of [x, y]; keys = null: queries and keys share their places.
+// "points" are { queries, keys, clusters }, lists of [x, y]; keys = null: keys have the positions of the queries.
 // "rule" is { link: "bilinear" | "poisson", law: "exact" | "algorithm1", exploration: δ, causal: true | false }.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
 
-  const LARGEST_LOG_RATE = 10; // the library cuts exponents of the Poisson link here
-  const MOST_COUNTED = 9; // of the times that Algorithm 1 draws a pair
+  const LARGEST_LOG_RATE = 10; // the library clips exponents of the Poisson link here
+  const MOST_COUNTED = 9; // cap on the number of times that Algorithm 1 draws a pair
 
   const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
   const transpose = (matrix) => matrix[0].map((_, column) => matrix.map((row) => row[column]));
@@ -38,7 +38,7 @@
     return mapCells(powers, (x) => x / total);
   }
 
-  // The chance that a pair becomes an edge, from its rate r. Algorithm 1 throws a Poisson number of times.
+  // The chance that a pair becomes an edge, from its rate r. Algorithm 1 draws a pair a Poisson number of times.
   const isPoisson = (rule) => rule.link === "poisson" || rule.law === "algorithm1";
   function edgeProbability(rate, rule) {
     const x = rate + rule.exploration;
@@ -65,7 +65,7 @@
     return { queryMembership, keyMembership, blockMatrix: block, rates, probability, nPairs, expectedDensity };
   }
 
-  // The exact gradient of the expected density in every point, by the chain rule through r = Q S Kᵀ.
+  // The exact gradient of the expected density with respect to every point, by the chain rule through r = Q S Kᵀ.
   function gradient(points, rule) {
     const { clusters } = points;
     const keys = points.keys || points.queries;
@@ -79,7 +79,7 @@
     const largest = Math.exp(LARGEST_LOG_RATE);
     const isCut = (x) => rule.link === "poisson" && x >= largest;
     const dScores = mapCells(dS, (x, u, v) => (isCut(S[u][v]) ? 0 : S[u][v] * (x - center)));
-    const both = mapCells(dScores, (x, u, v) => x + dScores[v][u]); // C stands on both sides of C Cᵀ
+    const both = mapCells(dScores, (x, u, v) => x + dScores[v][u]); // C occurs twice in C Cᵀ
 
     const dQ = mapCells(product(GK, transpose(S)), (x, i, u) => x * Q[i][u] * (1 - Q[i][u])); // n k
     const dK = mapCells(product(transpose(G), product(Q, S)), (x, j, v) => x * K[j][v] * (1 - K[j][v])); // m k
@@ -97,7 +97,7 @@
     Math.max(...[slope.queries, slope.keys || [], slope.clusters].flat().map((arrow) => Math.hypot(...arrow)));
 
   // One step down the gradient. The steepest point moves by "distance", the others in proportion, "inside" keeps
-  // coordinates in the plane; the step is halved until the density has fallen. Null where it cannot fall.
+  // coordinates in the plane; the step is halved until the density falls. Null if it cannot fall.
   function descend(points, rule, distance, inside) {
     const before = describe(points, rule).expectedDensity;
     const slope = gradient(points, rule);

@@ -1,4 +1,4 @@
-// Where tokens and clusters stand at first: the three cases of the paper's Figure 3, and two more.
+// Initial positions of tokens and clusters: the three cases of the paper's Figure 3, and two more.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
@@ -6,14 +6,14 @@
   const LIMIT = 5; // the plane reaches from −5 to 5
   const SCATTER = 0.35; // standard deviation of tokens around their group's centre
   const ROOM = 0.5; // between neighbouring clusters of a group
-  const FAR_SEED = 2 ** 52; // of the scatter; nobody throws coins with it
+  const FAR_SEED = 2 ** 52; // seed of the scatter, not used for drawing edges
 
   const inside = (x) => Math.max(-LIMIT, Math.min(LIMIT, x));
   const polar = (radius, angle) => [radius * Math.cos(angle), radius * Math.sin(angle)];
   const diagonal = Math.PI / 4;
   const star = [0, 1, 2].map((i) => Math.PI / 2 + (2 * Math.PI * i) / 3);
 
-  // For each group: where its tokens gather, and the radius and direction of its clusters.
+  // For each group: the centre of its tokens, and the radius and direction of its clusters.
   const PLACES = {
     collapsed: { nClusters: 3, groups: [{ tokens: [2.2, 2.2], radius: Math.hypot(2.2, 2.2), angle: diagonal }] },
     separated: {
@@ -28,7 +28,7 @@
     certain: { nClusters: 1, groups: [{ tokens: [3, 3], radius: Math.hypot(3, 3), angle: diagonal }] },
   };
 
-  // Clusters of a group stand on an arc around the origin: alike in length, so that none outweighs the others in S.
+  // Clusters of a group lie on an arc around the origin; equal lengths give them equal weights in S.
   function arc(group, index, size) {
     const step = Math.min(ROOM / group.radius, (2 * Math.PI) / size);
     return polar(group.radius, group.angle + step * (index - (size - 1) / 2));
@@ -58,7 +58,7 @@
     };
   }
 
-  // Keys of their own, beside the queries they shared places with.
+  // Separate positions for keys, next to those of their queries.
   const apart = (queries) => queries.map(scatterer(1));
 
   playground.places = { PLACES, LIMIT, inside, place, apart };

@@ -1,12 +1,12 @@
-// Draws the plane: tokens as discs, keys of their own as squares, clusters as crosses with a letter.
+// Draws the plane: tokens as discs, separate keys as squares, clusters as crosses with a letter.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
   const { LIMIT } = playground.places;
   const { surface } = playground.canvas;
 
-  const MARGIN = 0.35; // so that points at the rim stay whole, in units of the plane
-  const FIELD_CELLS = 64; // of the membership's picture, along a side
+  const MARGIN = 0.35; // so that points at the edge are not cut off, in units of the plane
+  const FIELD_CELLS = 64; // along each side of the membership field
   const FIELD_DEPTH = 0.28; // its opacity where the membership is 1
   const LONGEST_ARROW = 1.1; // in units of the plane
   const letter = (index) => String.fromCharCode(65 + index);
@@ -38,7 +38,7 @@
     drawSelection(context, view.toCanvas(points[selected.kind][selected.index]), size, scene.hasFocus, colours);
   }
 
-  // The membership that a token would have in the selected cluster, wherever it stood: a small picture, enlarged.
+  // The membership in the selected cluster of a token at each position, drawn small and enlarged.
   const field = document.createElement("canvas");
   field.width = field.height = FIELD_CELLS;
   function drawField(context, cluster, colours, size) {
@@ -99,7 +99,7 @@
     }
   }
 
-  // Where a step down the gradient would push: direction exact, lengths in proportion to the longest.
+  // The direction of a gradient step; lengths are relative to the longest arrow.
   function drawArrows(context, { toCanvas }, { points, slope, steepest }, colours) {
     if (!(steepest > 0)) return;
     for (const kind of ["queries", "keys", "clusters"]) {
@@ -186,7 +186,7 @@
     context.stroke();
   }
 
-  // The point at a place of the canvas, or null: the nearest one in reach, clusters first.
+  // The nearest point within reach of a position on the canvas, clusters first, or null.
   function pointAt(canvas, points, at, reach) {
     const { toCanvas } = frame(canvas.clientWidth);
     let found = null;

@@ -1,4 +1,4 @@
-// Coins that can be thrown again: the same seed and draw number give the same numbers, in every browser.
+// Reproducible random numbers: the same seed and draw number give the same numbers in every browser.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
@@ -17,7 +17,7 @@
       c = (((c << 21) | (c >>> 11)) + out) | 0;
       return out >>> 0;
     };
-    for (let round = 0; round < 20; round++) word(); // until close seeds are far apart
+    for (let round = 0; round < 20; round++) word(); // so that similar seeds give different numbers
     return () => ((word() >>> 5) * 2 ** 26 + (word() >>> 6)) / 2 ** 53; // 53 bits in [0, 1)
   }
 

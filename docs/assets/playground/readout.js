@@ -1,12 +1,12 @@
-// Writes a session's numbers, words and settings into the page.
+// Writes the numbers, text and settings of a session into the page.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
   const { plane, cost, model } = playground;
 
   const D_HEAD = 32; // for the cost; the plane itself has two dimensions
-  const N_CLUSTERS = 128; // for the cost at sizes that are not drawn
-  const EXPLORATIONS = [0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2]; // the slider's places
+  const N_CLUSTERS = 128; // for the cost at sizes other than the one drawn
+  const EXPLORATIONS = [0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2]; // positions of the slider
   const LAWS = ["exact", "algorithm1"];
   const LINKS = { bilinear: "bilinear", poisson: "Poisson" };
 
@@ -52,7 +52,7 @@
       if (node.textContent !== text) node.textContent = text;
     };
     const fill = (name, value) => {
-      if (document.activeElement !== field(name)) field(name).value = value; // not under the fingers of who types
+      if (document.activeElement !== field(name)) field(name).value = value; // do not overwrite a field that is being edited
     };
 
     function showNumbers(session, steepest) {

@@ -1,4 +1,4 @@
-// What the playground holds, and what follows from it. No page here either: the page shows a session.
+// The state of the playground and everything derived from it, independent of the page.
 (function () {
   "use strict";
   const playground = (window.sbmtPlayground = window.sbmtPlayground || {});
@@ -15,7 +15,7 @@
     densityWeight: 0,
     seed: 0,
     isApart: false,
-    moves: "point", // what a drag takes along: one point, or the "group" that it was placed with
+    moves: "point", // what a drag moves: one point, or its "group"
   };
 
   class Session {
@@ -24,7 +24,7 @@
       this.place("separated");
     }
 
-    // Puts all points where a case has them. Without numbers: as many tokens as before, and the case's own clusters.
+    // Places all points as in a case. Without numbers, the number of tokens stays, and the case determines the clusters.
     place(name, { nTokens = this.nTokens, nClusters = places.PLACES[name].nClusters } = {}) {
       Object.assign(this, { placed: name, isMoved: false, nTokens, nClusters });
       const { tokenGroups, clusterGroups, ...points } = places.place(name, nTokens, nClusters);
@@ -35,7 +35,7 @@
       this.watchStrongest();
     }
 
-    // Settings whose change leaves the rates alone also leave the running counts alone.
+    // Settings that do not change the rates do not reset the running counts.
     set(changes) {
       Object.assign(this, changes);
       if ("seed" in changes) this.draw = 0;
@@ -44,7 +44,7 @@
       if (!model.isSeen(query, key, this.model.rates, this.rule)) this.watchStrongest();
     }
 
-    // An experiment: a case, perhaps stretched from the origin, and settings, the others being as at the start.
+    // An experiment: a case, possibly stretched from the origin, and settings; the others have their initial values.
     setUp({ place, nClusters, stretch = {}, ...settings }) {
       Object.assign(this, START, { nTokens: N_TOKENS }, settings);
       this.place(place, { nClusters });
@@ -55,7 +55,7 @@
       this.watchStrongest();
     }
 
-    // Whether keys have places of their own.
+    // Whether keys have separate positions.
     setApart(isApart) {
       this.isApart = isApart;
       this.points = { ...this.points, keys: isApart ? places.apart(this.points.queries) : null };
@@ -83,7 +83,7 @@
       this.selected = all[(now + step + all.length) % all.length];
     }
 
-    // What moves with the selected point, and where it stands: to be moved with "shift".
+    // The points that move with the selected one, and their positions, for "shift".
     grab() {
       const { kind, index } = this.selected;
       const groups = this.groups[kind];
@@ -92,7 +92,7 @@
       return { kind, members };
     }
 
-    // Moves what was grabbed by one vector, shortened where a member would leave the plane.
+    // Moves the grabbed points by one vector, shortened if a point would leave the plane.
     shift({ kind, members }, vector) {
       const allowed = vector.map((amount, axis) => {
         const along = members.map(({ place }) => place[axis]);
@@ -111,7 +111,7 @@
       this.#start();
     }
 
-    // The pair with the highest rate; not a token with itself, unless there is nothing else.
+    // The pair with the highest rate, excluding pairs of a token with itself if possible.
     watchStrongest() {
       this.#start();
       const { rates } = this.model;
@@ -131,7 +131,7 @@
       this.#throw();
     }
 
-    // Down the gradient of the expected density; false where it cannot fall any further.
+    // A step down the gradient of the expected density; false if it cannot fall any further.
     step() {
       const next = model.descend(this.points, this.rule, STEP, places.inside);
       if (!next) return false;
@@ -145,7 +145,7 @@
       return model.gradient(this.points, this.rule);
     }
 
-    // Edges of this draw by where they come from: drawn, drawn through exploration only, lost by Algorithm 1.
+    // Edges of this draw by kind: drawn, drawn through exploration only, lost by Algorithm 1.
     get kinds() {
       const { KINDS } = matrices;
       const without = { ...this.rule, exploration: 0 };
@@ -177,7 +177,7 @@
       return this.tally[this.law].densities / this.nDraws;
     }
 
-    // New rates: both laws anew, and the counts with them. Coins stay, so that the mask does not flicker in a drag.
+    // Updates rates, both laws and counts. Random numbers stay, so that the mask does not flicker during a drag.
     #start() {
       const of = (law) => model.describe(this.points, { ...this.rule, law });
       this.models = Object.fromEntries(LAWS.map((law) => [law, of(law)]));
@@ -185,7 +185,7 @@
       this.#throw();
     }
 
-    // One draw under both laws, with the same coins.
+    // One draw under both laws, with the same random numbers.
     #throw() {
       const { rates } = this.model;
       this.coins = random.uniforms(this.seed, this.draw, rates.length, rates[0].length);

@@ -1,14 +1,14 @@
-// A mask on the landing page: two sliders and a button. It computes as the playground does, with the same modules.
+// The mask on the landing page, with two sliders and a button. It uses the modules of the playground.
 //
-// There are as many dimensions as blocks. A block has one cluster, on an axis of its own, and its tokens lie on that axis
-// too, behind those of the others. The further out the clusters are, the more sharply they sort the tokens. The link is the
-// Poisson link.
+// There are as many dimensions as blocks. Each block has one cluster on its own axis. Its tokens have a positive coordinate
+// on this axis and negative ones on the others. The longer the clusters, the more sharply they sort the tokens. The link is
+// the Poisson link.
 (function () {
   "use strict";
   const { model, random, canvas } = window.sbmtPlayground;
 
   const N_TOKENS = 36;
-  const OUT = 3; // where tokens are on their own axis, and behind the origin on the others
+  const OUT = 3; // coordinate of tokens on their own axis; on the others it is negative
   const SCATTER = 0.5;
   const RULE = { link: "poisson", law: "exact", exploration: 0 };
 

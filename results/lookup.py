@@ -102,20 +102,19 @@ def value(file: str, *keys: str | int) -> Any:
     return found
 
 
-def seen(network: str, kind: str, name: str, share: float = 0.05) -> float:
-    """A measure, such as ``lost``, of a kind of mask that holds this share of the pairs, in a trained network."""
+def seen(network: str, kind: str, name: str, share: float = 0.05, part: str = "") -> float:
+    """A measure, such as ``lost``, of a kind of mask that keeps this share of the pairs, in a trained network.
+
+    With ``part="tuned"`` the network was trained further under that mask.
+    """
     found = load("attention_mass")["networks"][network]
+    found = found[part] if part else found
     return find(found["levels"][found["shares"].index(share)], kind=kind)[name]
 
 
 def lost(network: str, kind: str, part: str = "") -> str:
-    """Points of accuracy that a trained network loses under a kind of mask with 5 % of the pairs.
-
-    With ``part="tuned"`` it was trained further under that mask.
-    """
-    found = load("attention_mass")["networks"][network]
-    found = found[part] if part else found
-    return show(100 * find(found["levels"][found["shares"].index(0.05)], kind=kind)["lost"], ".1f")
+    """Percentage points of accuracy that a trained network loses under a kind of mask with 5 % of the pairs."""
+    return show(100 * seen(network, kind, "lost", part=part), ".1f")
 
 
 def statement(name: str) -> str:
@@ -191,13 +190,10 @@ def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) ->
     return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
 
 
-def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32", kind: str = "fitted") -> float:
-    """Time of a fitted mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``.
-
-    Masks of ``kind`` ``"shared"`` have one graph for all heads.
-    """
-    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype, "kind": kind}
-    return find(cases("bench_fitted", "fitted"), **wanted)["results"]["sbm"]["ratio"]
+def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32") -> float:
+    """Time of a fitted mask relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype}
+    return find(cases("bench_fitted", "fitted"), kind="fitted", **wanted)["results"]["sbm"]["ratio"]
 
 
 def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:

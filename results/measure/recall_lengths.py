@@ -16,7 +16,7 @@ from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.studies.named import STUDIES
-from sbmt.experiments.training.evaluate import call_model, evaluate
+from sbmt.experiments.training.evaluate import evaluate, inputs
 from sbmt.experiments.training.run import Run, load_run
 
 LENGTHS = 64, 512, 2048, 8192, 16_384
@@ -41,7 +41,7 @@ def answering(trained: Run, length: int) -> Entry:
     """Answers the queries of one sequence."""
     batch = at_length(trained, length).config.sample(1, torch.Generator().manual_seed(0))
     model, masks = trained.model.eval(), torch.Generator().manual_seed(1)
-    return Entry(torch.no_grad()(lambda _: call_model(model, batch, masks)))
+    return Entry(torch.no_grad()(lambda _: model(**inputs(batch), generator=masks)))
 
 
 def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """``sbmt sparsify``: fitted masks for a network that was trained with full attention."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -17,17 +17,6 @@ from sbmt.experiments.training.fit import check_unkept
 MASKS = "masks.json"
 
 
-@contextmanager
-def _without_subnormals() -> Iterator[None]:
-    """Rates may be tiny, and arithmetic on subnormal numbers takes ten times as long as on zeros."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
-@_without_subnormals()
 def sparsify(
     run: Annotated[
         Path, typer.Argument(help="folder of a run trained with full attention, or of a model of Transformers")
@@ -64,7 +53,9 @@ def sparsify(
     check_writable(folder / MASKS, json)
     check_not_replaced(text, json)
     options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
-    with progress_bars() as progress:
+    with progress_bars() as progress, ExitStack() as afterwards:
+        torch.set_flush_denormal(True)  # rates may be tiny, and subnormal numbers take ten times as long as zeros
+        afterwards.callback(torch.set_flush_denormal, False)
 
         def bar(name: str, total: int) -> Callable[..., None]:
             task = progress.add_task(name, total=total)

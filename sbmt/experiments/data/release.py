@@ -1,4 +1,4 @@
-"""Long Range Arena's own files of ListOps and Pathfinder, as ``lra_release.gz`` unpacks to; both are generated, too."""
+"""Long Range Arena's own ListOps and Pathfinder files, unpacked from ``lra_release.gz``; both can be generated, too."""
 
 import hashlib
 import io
@@ -21,7 +21,7 @@ PLACES = "", "lra_release", "lra_release/lra_release"
 LISTOPS = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
 LISTOPS_FOLDERS = "listops-1000", "listops", *(f"{place}/listops-1000" for place in PLACES[1:])
 PATHFINDER = "pathfinder32/curv_contour_length_14"
-"""The hardest of three kinds, for which results are usually published, in the folder of its size."""
+"""The hardest of three kinds, which published results usually mean, in the folder of its size."""
 _ID = {token: i for i, token in enumerate(TOKENS, start=1)}
 
 
@@ -88,7 +88,7 @@ def pathfinder_files(folder: Path) -> Source:
 
 
 def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
-    """The pixels that a line of metadata is about (folder, file, number, label); None if the file is empty."""
+    """The pixels that a line of metadata (folder, file, number, label) refers to; None if the file is empty."""
     from PIL import Image
 
     fields = line.split()

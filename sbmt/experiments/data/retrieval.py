@@ -67,7 +67,7 @@ def retrieval_files(path: Path | str) -> Source:
     )
 
 
-COMMON, OWN = 40, 8  # words that all topics share, and words that belong to each topic
+COMMON, OWN = 40, 8  # number of words that all topics share, and of words that belong to each topic
 LENGTHS = 20, 35  # documents have at least the first number of words, and fewer than the second
 
 
@@ -82,7 +82,7 @@ def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
 
 
 def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: list[list[bytes]]) -> Examples:
-    """Pairs of documents, of one topic (label 1) or of two (label 0); every other word, by chance, is a common one."""
+    """Pairs of documents on one topic (label 1) or two (label 0); a word is a common one with probability one half."""
     common, own = words[0], words[1:]
 
     def document(topic: int) -> bytes:
@@ -103,7 +103,7 @@ def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: li
 def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
-    """Generated pairs, a control of ours that needs no files. The splits share topics and words, but no documents."""
+    """Generated pairs, our control, which needs no files. The splits share topics and words but no documents."""
     check_sizes(n_topics=n_topics - 1, n_train=n_train, n_dev=n_dev, n_test=n_test)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
     words = topic_words(n_topics, seed)

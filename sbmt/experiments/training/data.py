@@ -47,14 +47,13 @@ class Feed:
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples`` in order, each exactly once; None means all."""
         n = n_examples or len(self)
-        starts = range(0, n := n if self.is_endless else min(n, len(self)), batch_size)
-        return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n)) if i < len(starts) else None
+        return batches.once(np.arange(n if self.is_endless else min(n, len(self))), batch_size)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The same, from short to long if those of similar length share a batch."""
         if self.lengths is None:
             return self.in_order(batch_size, n_examples)
-        return batches.once_by_length(self.lengths[:n_examples], batch_size)
+        return batches.once(np.argsort(self.lengths[:n_examples], kind="stable"), batch_size)
 
 
 def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False) -> Feed:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.batches import Batch
@@ -109,16 +109,9 @@ def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
 
 
 def inputs(batch: Batch) -> dict[str, Any]:
-    """What a model of the library is called with; no mask where all tokens are real."""
+    """The arguments of a model for a batch; without a mask where all tokens are real."""
     found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
     return found if batch.selected is None else found | {"selected": batch.selected}
-
-
-def call_model(model: nn.Module, batch: Batch, generator: torch.Generator) -> ModelOutput:
-    """Runs a model on a batch."""
-    named = inputs(batch)
-    output: ModelOutput = model(named.pop("tokens"), named.pop("mask"), generator=generator, **named)
-    return output
 
 
 def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]) -> tuple[Tensor, ...]:
@@ -154,7 +147,7 @@ def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> It
         run.model.eval()
         for batch in stream:
             batch = batch.to(device)
-            outputs = [call_model(run.model, batch, generator) for _ in range(n_samples)]
+            outputs = [run.model(**inputs(batch), generator=generator) for _ in range(n_samples)]
             if not all(output.values.isfinite().all() for output in outputs):
                 raise SbmtError("weights that give finite logits", "others", "restore the run's files, or train again")
             yield batch.number, answers(run.config, batch, outputs)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbmt.experiments.data.batches import Batch, batch_of_tokens
+from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.recall import (
     NO_ANSWER,
     check_multi_query,
@@ -68,7 +68,8 @@ class RepeatedTokensConfig(GeneratedConfig, tasks=(REPEATED_TOKENS,)):
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every token has a label."""
         sample = sample_fresh_values if self.fresh_values else sample_repeated_tokens
-        return batch_of_tokens(*sample(n, self.length, generator=generator))
+        tokens, labels = sample(n, self.length, generator=generator)
+        return Batch(tokens, torch.ones_like(labels, dtype=torch.bool), labels.long().flatten())
 
 
 SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}

@@ -23,7 +23,7 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.files import check_regular, write_bytes, write_tensors
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import BatchStream, ExamplesOf, TaskData
-from sbmt.experiments.training.evaluate import answers, call_model, joined
+from sbmt.experiments.training.evaluate import answers, inputs, joined
 from sbmt.experiments.training.generated import TEST_SEED
 from sbmt.experiments.training.run import BEST, Scores, Step, best_row, metrics_csv
 from sbmt.models import ModelOutput
@@ -79,7 +79,8 @@ class TrainingModule(LightningModule):
             torch.manual_seed(generator.initial_seed() + batch.first_example)
         with examples_from(batch.first_example * self.data.info.get("n_documents", 1)):
             try:
-                return call_model(self.model, batch, generator)
+                output: ModelOutput = self.model(**inputs(batch), generator=generator)
+                return output
             except SbmtError as error:
                 if "NaN" not in str(error):
                     raise

@@ -1,4 +1,4 @@
-"""Judges the answers to exercises of the notebooks."""
+"""Checks the answers to exercises of the notebooks."""
 
 import dis
 from collections.abc import Callable, Mapping
@@ -11,10 +11,10 @@ NOT_YET = "✗ Not yet."
 
 
 def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]] | None = None) -> None:
-    """Prints whether an answer is right, and if it is not, the hint for the mistake it looks like.
+    """Prints whether an answer is right, and if not, the hint for the mistake that it looks like.
 
-    ``right`` takes the answers and says whether they are right; ``wrong`` has a hint for each likely mistake, and what
-    recognises it. An answer that cannot be judged is refused with the error it caused.
+    ``right`` takes the answers and returns whether they are right; ``wrong`` maps a hint for each likely mistake to a
+    function that recognises it. If checking an answer raises an error, the error is printed.
 
     >>> check(0.25, right=lambda p: abs(p - 0.5) < 0.01, wrong={"Two coins, not three.": lambda p: p == 0.25})
     ✗ Not yet. Two coins, not three.
@@ -35,7 +35,7 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
         print("✓ Right.")
         return
     for hint, fits in (wrong or {}).items():
-        with suppress(Exception):  # it is another mistake than this
+        with suppress(Exception):  # it is a different mistake
             if fits(*answers):
                 reason = hint
                 break

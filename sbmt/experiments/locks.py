@@ -1,4 +1,4 @@
-"""Locks on folders, so that only one process at a time writes into each."""
+"""Locks on folders, so that only one process at a time writes into each of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import LOCK, tell_os_errors
 
-PATIENCE = 5.0  # seconds to wait for a folder: after a study is killed, its workers take a moment to end
+PATIENCE = 5.0  # seconds to wait for a folder, since the workers of a killed study take a moment to end
 
 
 @contextmanager
@@ -41,5 +41,5 @@ def only_writer(folder: Path | str | None) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # a process that waits for it notices, and makes a new one
+            path.unlink()  # a waiting process notices, and makes a new one
         lock.release()

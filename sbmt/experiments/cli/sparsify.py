@@ -37,12 +37,12 @@ def sparsify(
     """Replace full attention by fitted masks, and compare them with other masks of equal size.
 
     All weights stay as they are, unless --fine-tune trains them further, under masks of every kind alike; the block
-    models are fitted on the run's training examples. The result is a run as any other: sbmt evaluate and sbmt inspect
-    read it.
+    models are fitted on the run's training examples. The result is an ordinary run, which sbmt evaluate and sbmt
+    inspect read.
 
-    Given --text, RUN is the folder of an encoder of Hugging Face Transformers. How close its embeddings of texts stay
-    to those of full attention is compared, and the result is a folder that sbmt.sparsification.load_sparsified reads,
-    with the comparison in masks.json, masks.md and masks.png.
+    With --text, RUN is the folder of a Hugging Face Transformers encoder. The comparison is of how close its embeddings
+    of texts stay to those of full attention, and is written to masks.json, masks.md and masks.png in the output folder,
+    which sbmt.sparsification.load_sparsified reads.
     """
     check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0 or (fine_tune and text):

@@ -1,4 +1,4 @@
-"""Tasks whose sequences are generated: repeated tokens, associative recall with one query or many."""
+"""Tasks on generated sequences: repeated tokens, and associative recall with one query or many."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,18 +23,18 @@ from sbmt.registration import option
 
 REPEATED_TOKENS, RECALL, MULTI_QUERY = "repeated_tokens", "recall", "multi_query"
 TEST_SEED = 1_000_003
-"""Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
+"""Added to the seed of an evaluation, so that its sequences differ from those of every training run."""
 
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig, positions="none"):
     """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for.
 
-    A task defines ``make_model`` and ``sample``, which draws n sequences, the same at once as one after the other. By
-    default there are no positions, on which no label depends.
+    A task defines ``make_model`` and ``sample``, which draws n sequences, the same together as one by one. By default
+    there are no positions, since no label depends on them.
     """
 
-    cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
+    cooldown: int = option(0, "steps at the end over which the learning rate falls linearly to 0")
     test_sequences: int = option(1024, "sequences of the final evaluation")
 
     is_generated = True
@@ -77,7 +77,7 @@ SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=25
 
 
 def fitted(**overrides: Any) -> dict[str, Any]:
-    """What the preset ``fitted`` changes unless given: steps, and rates, which fall over the last third of them."""
+    """Settings for the preset ``fitted`` unless overridden: steps, and rates that fall over the last third of them."""
     settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
     settings |= {name: value for name, value in overrides.items() if value is not None}
     return {"cooldown": settings["steps"] // 3} | settings
@@ -85,7 +85,7 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model=64, d_hidden=64):
-    """A run on associative recall; the length is the number of pairs, queries and distractors, whatever is given."""
+    """A run on associative recall; the length is always the number of pairs, queries and distractors."""
 
     n_pairs: int = option(16, "items, a key and a value each, that are asked for")
     n_queries: int = option(16, "keys that ask for their value")
@@ -116,13 +116,13 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
 
     @property
     def evaluation_batch(self) -> int:  # type: ignore[override]
-        """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
+        """As many examples as have 4096 tokens, since attention needs memory for all pairs of a long sequence."""
         return max(1, 4096 // self.length)
 
 
 @dataclass(frozen=True)
 class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
-    """A run on multi-query associative recall; embeddings, which also make the logits, start small."""
+    """A run on multi-query associative recall. Embeddings, which also produce the logits, start small."""
 
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
     vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")

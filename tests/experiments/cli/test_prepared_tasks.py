@@ -78,7 +78,7 @@ def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatc
         return out
 
     assert "--resume" not in interrupted(1)  # before the first checkpoint
-    assert begin in (out := interrupted(3, "--resume")) and "go on with --resume" in out
+    assert begin in (out := interrupted(3, "--resume")) and "continue with --resume" in out
     assert begin not in succeed(*LISTOPS, "--resume")
     assert not (tmp_path / "r" / "state.ckpt").exists()
 

@@ -32,19 +32,6 @@ def test_a_part_never_changes(source, golden):
     assert hashlib.sha256(content).hexdigest().startswith(golden)
 
 
-def test_the_defaults_are_long_range_arenas():
-    trees, images = listops_source(), pathfinder_source()
-    assert trees.settings["sizes"] == {"train": 96_000, "dev": 2_000, "test": 2_000}
-    law = {"max_depth": 10, "max_args": 10, "digit_share": 0.75, "min_length": 500, "max_length": 2000}
-    assert trees.settings["law"] == law
-    assert images.settings["n_images"] == 200_000
-    assert images.settings["images"] == {
-        **{"size": 32, "padding": 1.0, "paddle_margin": 1.0, "paddle_length": 2.0, "paddle_thickness": 0.5},
-        **{"marker_radius": 1.5, "contour_length": 14, "distractor_length": 4, "n_distractors": 5},
-        **{"seed_distance": 7.0, "continuity": 1.0, "antialias": 2, "paddle_contrast": 0.75},
-    }
-
-
 recall = partial(sample_recall, batch_size=2)
 
 

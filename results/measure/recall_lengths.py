@@ -1,8 +1,8 @@
 """Associative recall on sequences far longer than those of training; writes ``results/recall_lengths.json``.
 
-``python results/measure/recall_lengths.py`` evaluates the runs of the study ``recall`` (``sbmt study recall``), all of
-which train on 64 tokens, with more distractors, and times full attention against the fitted mask. It draws
-``results/recall.png`` and takes a quarter of an hour.
+``python results/measure/recall_lengths.py`` evaluates the runs of ``sbmt study recall``, which were trained on 64
+tokens, with more distractors, and times full attention against the fitted mask. It draws ``results/recall.png`` and
+takes a quarter of an hour.
 """
 
 from dataclasses import replace
@@ -20,12 +20,12 @@ from sbmt.experiments.training.evaluate import evaluate, inputs
 from sbmt.experiments.training.run import Run, load_run
 
 LENGTHS = 64, 512, 2048, 8192, 16_384
-QUERIES = 1024  # asked at each length up to 2,048 tokens, and a quarter of that beyond
+QUERIES = 1024  # evaluated at each length up to 2,048 tokens, and a quarter of that beyond
 PACE = Pace(seconds=20.0, least=3, most=21)
 
 
 def at_length(trained: Run, length: int) -> Run:
-    """The run with so many distractors that sequences have this length."""
+    """The run with the number of distractors that makes sequences this long."""
     config: Any = trained.config
     return replace(trained, config=replace(config, n_distractors=length - config.n_pairs - config.n_queries))
 

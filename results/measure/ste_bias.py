@@ -23,7 +23,7 @@ N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = SIZES.values()
 
 @dataclass(frozen=True, eq=False)
 class ToyGraph:
-    """A head that reads a few values, and a classifier that judges what it read."""
+    """A head that reads a few values, and a classifier of what it read."""
 
     query: Tensor  # n_queries d
     key: Tensor  # n_keys d
@@ -41,8 +41,8 @@ def sample_toy_graph(alignment: float, generator: torch.Generator) -> ToyGraph:
     r"""A graph of standard normal queries, keys, values and readout, with uniform labels.
 
     The score of edge (i, j) is $q_i k_j^\top / \sqrt d$ plus ``alignment`` times $\text{readout}_{y_i} v_j / \sqrt d$.
-    At 0, scores are independent of how useful a value is. Above 0, a query tends to give large scores to the values
-    that speak for its label, as in a network that has learned something.
+    At 0, scores are independent of how useful a value is. Above 0, a query tends to give large scores to values that
+    support its label, as in a trained network.
     """
     shapes = ((N_QUERIES, WIDTH), (N_KEYS, WIDTH), (N_KEYS, WIDTH), (WIDTH, N_CLASSES))
     query, key, value, readout = (torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)

@@ -6,6 +6,7 @@ from itertools import groupby
 from math import ceil, isqrt
 from pathlib import Path
 from textwrap import wrap as wrap_words
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,8 +109,8 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
         raise SbmtError("a run on labelled examples", f"one on {run.config.task}", "fine-tune it: sbmt train glue")
     calls = []
 
-    def remember(_: torch.nn.Module, given: tuple[Tensor, Tensor | None], named: dict[str, torch.Generator]) -> None:
-        tokens, mask = given
+    def remember(_: torch.nn.Module, given: tuple[()], named: dict[str, Any]) -> None:
+        tokens, mask = named["tokens"], named["mask"]
         is_real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
         calls.append((tokens, is_real, named["generator"].get_state()))
 

@@ -73,7 +73,7 @@ def fit_run(
         fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
-    about |= {"sparsified": _sparsified(run, steps)}
+    about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}
     sparse = replace(run, config=config, model=model, rows=run.rows + rows, about=about)
     return tested(replace(sparse, seconds=time.perf_counter() - start))
 
@@ -82,7 +82,7 @@ def tuned_run(run: Run, sparse: Run, steps: int, on_step: OnStep | None = None) 
     """A run from :func:`fit_run` with its whole network trained further, and tested."""
     start = time.perf_counter()
     model = further_trained(run, sparse.model, steps, on_step)
-    about = sparse.about | {"sparsified": _sparsified(run, sparse.about["sparsified"]["steps"], steps)}
+    about = sparse.about | {"sparsified": sparse.about["sparsified"] | {"fine_tune_steps": steps}}
     return tested(replace(sparse, model=model, about=about, seconds=sparse.seconds + time.perf_counter() - start))
 
 
@@ -92,12 +92,6 @@ def fitted_config(run: Run, edges_per_query: float, **options: Any) -> TrainingC
         raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
     settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
     return replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
-
-
-def _sparsified(run: Run, steps: int, fine_tune_steps: int = 0) -> dict[str, Any]:
-    """The origin of a result's masks."""
-    about = {"steps": steps, "accuracy": run.test.accuracy}
-    return about | {"fine_tune_steps": fine_tune_steps} if fine_tune_steps else about
 
 
 def tested(run: Run) -> Run:
@@ -161,7 +155,7 @@ def compare(
             set_density(model, tuned_on, density)
         on_kind(FITTED)
         seen = measure_masks(model, measured_on)
-        scores = _score(sparse, further_trained(run, model, fine_tune_steps), n_examples)
+        scores = evaluate(replace(sparse, model=further_trained(run, model, fine_tune_steps)), n_examples)
         level = seen.mean("density") if density is None else density
         found = [Compared(FITTED, seen, scores)]
         for name, make in CONTROLS.items():
@@ -173,7 +167,7 @@ def compare(
             other = copy.deepcopy(model)
             for layer, mask in masks.items():
                 other.set_submodule(layer, mask)
-            scores = _score(run, further_trained(run, other, fine_tune_steps), n_examples)
+            scores = evaluate(replace(run, model=further_trained(run, other, fine_tune_steps)), n_examples)
             found.append(Compared(name, seen, scores))
         return found
 
@@ -189,7 +183,7 @@ def n_compared(run: Run, n_examples: int | None) -> int:
 def report(run: Run, levels: Sequence[Sequence[Compared]], fine_tune_steps: int = 0) -> dict[str, Any]:
     """Comparisons of one run for JSON; losses are relative to full attention, trained for as many more steps."""
     n_examples = levels[0][0].scores.n_examples
-    full = _score(run, further_trained(run, run.model, fine_tune_steps), n_examples)
+    full = evaluate(replace(run, model=further_trained(run, run.model, fine_tune_steps)), n_examples)
     return {
         "task": run.config.task,
         "length": run.config.length,
@@ -214,10 +208,6 @@ def _summary(compared: Compared, full: Evaluation) -> dict[str, Any]:
         "lost_error": float(lost.std() / len(lost) ** 0.5),  # of the mean, over pairs of answers
         "layers": {name: {k: v.tolist() for k, v in vars(quality).items()} for name, quality in masks.layers.items()},
     }
-
-
-def _score(run: Run, model: nn.Module, n_examples: int | None) -> Evaluation:
-    return evaluate(replace(run, model=model), n_examples)
 
 
 def sparsify_run(

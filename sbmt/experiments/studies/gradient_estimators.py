@@ -39,14 +39,9 @@ class EstimatorReport:
         return float((self.mean - self.exact).norm() / self.exact.norm())
 
     @property
-    def total_variance(self) -> float:
-        """Variance of one guess, summed over edges."""
-        return float(self.variance.sum())
-
-    @property
     def relative_variance(self) -> float:
-        """Total variance / |exact|²: the number of draws whose mean has noise as long as the exact gradient."""
-        return self.total_variance / float(self.exact.square().sum())
+        """Variance summed over edges / |exact|²: the number of draws after which noise is as long as the gradient."""
+        return float(self.variance.sum() / self.exact.square().sum())
 
     @property
     def cosine(self) -> float:

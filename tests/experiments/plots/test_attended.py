@@ -82,16 +82,6 @@ def test_the_query_is_the_one_asked_for_or_the_median(tiny):
             inspection.see(2, query=query)
 
 
-@pytest.mark.usefixtures("toys")
-def test_full_attention_attends_everything_everywhere(tiny):
-    run = fit(tiny("text", attention="full"))
-    for document in inspect_examples(run, 4).see(1):
-        assert bool((document.in_degrees == 1).all()) and bool(document.is_attended.all())
-    with pytest.raises(SbmtError, match="at least 2 examples"):
-        inspect_examples(run, 1)
-    assert len(run.model._forward_pre_hooks) == 0
-
-
 def test_every_token_can_be_written():
     def run(task):
         return SimpleNamespace(tokenizer=None, about={"data": {"first_id": 1}}, config=SimpleNamespace(task=task))

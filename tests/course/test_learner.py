@@ -23,9 +23,7 @@ ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exer
 def as_in_a_kernel_of_its_own(monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
-    jaxtyping.config.update(
-        "jaxtyping_disable", True
-    )  # as in a kernel; a fixture of all tests sets it back
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in a kernel; a fixture of all tests sets it back
     threads = torch.get_num_threads()
     yield
     torch.set_default_dtype(torch.float32)

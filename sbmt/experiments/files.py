@@ -106,7 +106,7 @@ def check_not_replaced(source: Path | None, *outputs: Path | None) -> None:
     """Raises SbmtError if an output, under whatever name, is the file that is read; None is skipped."""
     for path in filter(None, outputs):
         if source and (target := _target(path)).exists() and target.samefile(source):
-            raise SbmtError(f"another file than {source}, which is read", path, "name a new one")
+            raise SbmtError(f"an output file other than {source}, which is read", path, "name a new one")
 
 
 def _target(path: Path) -> Path:
@@ -137,7 +137,7 @@ def read_json(path: Path) -> Any:
     try:
         content = json.loads(text.decode())
         if isinstance(content, dict) and content.get(CHECKSUM, "") not in ("", _checksum(content)):
-            raise ValueError("another checksum")
+            raise ValueError("wrong checksum")
         return content
     except (ValueError, RecursionError) as error:
         do = "restore it, or remove its folder and create it again"
@@ -189,7 +189,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         tensors = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         if (header.get("__metadata__") or {}).get("sha256") not in (None, _digest(tensors)):
-            raise ValueError("another checksum")
+            raise ValueError("wrong checksum")
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         do = "restore it, or remove its folder and train again"
         raise SbmtError(f"tensors in {path}", f"damage ({error})", do) from error
@@ -206,13 +206,12 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
     """Loads weights into a model. Names, shapes and types must match, and all weights must be finite."""
+    do = "restore the file, or train again"
     for name, weight in model.state_dict().items():
         if (found := tensors.get(name, weight)).dtype != weight.dtype:
-            raise SbmtError(
-                f"{name} of type {weight.dtype} in {folder}", found.dtype, "restore the file, or train again"
-            )
+            raise SbmtError(f"{name} of type {weight.dtype} in {folder}", found.dtype, do)
         if not found.isfinite().all():
-            raise SbmtError(f"finite weights in {folder}", f"others in {name}", "restore the file, or train again")
+            raise SbmtError(f"finite weights in {folder}", f"infinity or NaN in {name}", do)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

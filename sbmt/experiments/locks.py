@@ -36,7 +36,7 @@ def only_writer(folder: Path | str | None) -> Iterator[None]:
                     raise
             except Timeout:
                 do = "wait for it to end, or name another folder"
-                raise SbmtError(f"to be the only process that writes into {folder}", "another", do) from None
+                raise SbmtError(f"to be the only process that writes into {folder}", "a second one", do) from None
     try:
         yield
     finally:

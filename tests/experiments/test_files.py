@@ -69,7 +69,7 @@ def test_what_is_read_or_cannot_be_replaced_is_not(tmp_path):
     check_not_replaced(tmp_path / "source", None, tmp_path / "new")
     check_not_replaced(None, tmp_path / "source")
     for name in ("source", "link", "copy", "none/../source"):
-        with pytest.raises(SbmtError, match="another file than"):
+        with pytest.raises(SbmtError, match="an output file other than"):
             check_not_replaced(tmp_path / "source", tmp_path / name)
     (tmp_path / "deep").mkdir()
     os.mkfifo(tmp_path / "pipe")

@@ -76,7 +76,7 @@ def _config_options(config: type, without: set[str]) -> list[inspect.Parameter]:
     for name, (owners, field, hint) in attention_options().items():
         if name in hints:
             do = "rename it, since the command line uses this name"
-            raise SbmtError(f"another name for an option of {owners[0]!r}", name, do)
+            raise SbmtError(f"an unused name for an option of {owners[0]!r}", name, do)
         help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
         found.append(_option(field, hint, help_, starts.get(name, field.default), "Options of the attention"))
     return found

@@ -175,7 +175,7 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     try:
         if is_checked:
             if changed := [name for name, sha256 in info["files"].items() if sha256_of(folder / name) != sha256]:
-                raise ValueError(f"another checksum of {', '.join(changed)}")
+                raise ValueError(f"wrong checksum of {', '.join(changed)}")
         symbols, lengths, labels = (_load(folder, name) for name in ("symbols", "lengths", "labels"))
         extras = {name: _load(folder, f"extra-{name}") for name in info["extras"]}
         splits = {split: _load(folder, f"split-{split}") for split in info["splits"]}
@@ -194,7 +194,7 @@ def _read_info(folder: Path) -> dict[str, Any]:
     info = read_json(folder / INFO)
     if not isinstance(info, dict) or info.get("format") != FORMAT or not info.get(CHECKSUM):
         do = "remove the folder and prepare them again"
-        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "others", do)
+        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "other files", do)
     return info
 
 

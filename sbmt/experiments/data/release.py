@@ -44,7 +44,7 @@ def _expressions(path: Path) -> Examples:
     """A header, then expressions and their values; parentheses only repeat an expression's structure."""
     lines = read_text(path)
     if next(lines, ("", ""))[1].split() != ["Source", "Target"]:
-        raise SbmtError(f"Source and Target in line 1 of {path}", "others", "give Long Range Arena's file")
+        raise SbmtError(f"Source and Target in line 1 of {path}", "a different header", "give Long Range Arena's file")
     found = []
     for where, line in lines:
         text, _, label = line.removesuffix("\n").rpartition("\t")
@@ -103,5 +103,5 @@ def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
     except Exception as error:  # of a damaged image Pillow raises almost anything
         raise SbmtError(f"a whole PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
     if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
-        raise SbmtError(f"32 × 32 grey levels {path}, which {where} names", "others", AGAIN)
+        raise SbmtError(f"32 × 32 grey levels in {path}, which {where} names", "another size or colours", AGAIN)
     return pixels[..., 0].ravel()

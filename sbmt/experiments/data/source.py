@@ -143,7 +143,7 @@ class Source:
         check_names("examples", [self.name, self.task])
         check_choice("origin", self.origin, Origin)
         if not all(map(callable, (self.parts, self.arrange))) or not isinstance(self.files, dict):
-            raise SbmtError("functions parts and arrange, and a dict files", "others", "see the docstring of Source")
+            raise SbmtError("functions parts and arrange, and a dict files", "other types", "see the docs of Source")
         for name, text in self.files.items():
             check_names("files", str(name).split("."))
             if not isinstance(text, str) or name.lower().endswith((".npy", ".raw")) or name.lower() == "info.json":

@@ -44,21 +44,14 @@ class Compared:
     scores: Evaluation  # the task's answers with these masks in all layers
 
 
-def examples(run: Run, split: str, seed: int = 0, batch_size: int = BATCH) -> Iterator[Batch]:
+def examples(run: Run, split: str, seed: int = 0) -> Iterator[Batch]:
     """Batches of a run's examples: of ``"train"`` endlessly, in an order given by the seed, else once, in order."""
     feed = run.config.open_data(run.tokenizer).feeds[split]
-    order = feed.endless(batch_size, seed) if split == "train" else feed.in_order(batch_size, None)
+    order = feed.endless(BATCH, seed) if split == "train" else feed.in_order(BATCH, None)
     return iter(BatchStream(feed, order))
 
 
-def fit_run(
-    run: Run,
-    edges_per_query: float,
-    steps: int,
-    on_step: OnStep | None = None,
-    batch_size: int = BATCH,
-    **options: Any,
-) -> Run:
+def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
     """The same run with fitted masks in place of full attention, fitted on its training examples, and tested.
 
     ``options`` of the attention replace those of :func:`~sbmt.sparsify`; see also :func:`~sbmt.fit_block_models`.
@@ -69,7 +62,7 @@ def fit_run(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
-        batches = map(inputs, examples(run, "train", batch_size=batch_size))
+        batches = map(inputs, examples(run, "train"))
         fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}

@@ -132,7 +132,7 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
 
 def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report) -> None:
     if has_kept(folder) and read_config(folder) != config:
-        raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
+        raise SbmtError(f"a run with these settings in {folder}", "other settings", "name another --output folder")
     is_done = (folder / "result.json").exists()
     report(name, seed, config.steps if is_done else 0)
     if not is_done:

@@ -149,5 +149,5 @@ def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> It
             batch = batch.to(device)
             outputs = [run.model(**inputs(batch), generator=generator) for _ in range(n_samples)]
             if not all(output.values.isfinite().all() for output in outputs):
-                raise SbmtError("weights that give finite logits", "others", "restore the run's files, or train again")
+                raise SbmtError("weights that give finite logits", "infinity or NaN", "restore the run, or train again")
             yield batch.number, answers(run.config, batch, outputs)

@@ -149,7 +149,7 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
         raise SbmtError(f"cannot resume the run in {folder}: {values}")
     if has_kept(folder) and not (folder / STATE).exists():
-        raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
+        raise SbmtError(f"an unfinished run in {folder}", "a finished one", "name another folder")
     remove_parts(folder)
 
 

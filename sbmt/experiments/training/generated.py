@@ -7,13 +7,7 @@ import torch
 from torch import nn
 
 from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.data.recall import (
-    NO_ANSWER,
-    check_multi_query,
-    check_recall,
-    sample_multi_query,
-    sample_recall,
-)
+from sbmt.experiments.data.recall import NO_ANSWER, check_multi_query, check_recall, sample_multi_query, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.config import CAUSAL, TrainingConfig

@@ -129,9 +129,9 @@ def load_run(folder: Path | str) -> Run:
     if not config.is_generated and not data:
         raise SbmtError(f"what the run in {folder} was trained on", "nothing in result.json", do)
     if type(config).from_dict(about["config"]) != config:
-        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
+        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "different ones", do)
     if hashlib.sha256(table).hexdigest() != about["metrics_sha256"]:
-        raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "others", do)
+        raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "a changed file", do)
     test = Scores(**{field.name: about["test"].get(field.name, {}) for field in fields(Scores)})
     seconds = float(about["seconds"])
     for name in ("config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM):

@@ -295,7 +295,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         try:
             load_weights(encoder, state, folder)
         except SbmtError as error:
-            raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", _DO) from error
+            raise SbmtError(f"the network of the run in {folder}", f"a different one: {error.args[1]}", _DO) from error
         sha256 = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
         perplexity = run.test.metrics.get("perplexity")
         return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}}
@@ -306,9 +306,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         if run.config.task != MLM:
             raise SbmtError("the folder of a pre-training run", self.pretrained, "train one with: sbmt train mlm")
         if self.least_weights > run.config.least_weights:
-            raise SbmtError(
-                f"the network of the run in {self.pretrained}", f"{self.least_weights:,} weights or more", _DO
-            )
+            raise SbmtError(f"the network of the run in {self.pretrained}", "a larger one", _DO)
         return run
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:

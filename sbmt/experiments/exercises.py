@@ -29,7 +29,7 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
     try:
         is_right = bool(right(*answers))
         reason = "Open the hint below, then try again."
-    except Exception as error:  # whatever a learner's code may raise
+    except Exception as error:  # anything that a learner's code may raise
         is_right, reason = False, f"Your answer ends in {type(error).__name__}: {error}"
     if is_right:
         print("✓ Right.")
@@ -43,7 +43,7 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
 
 
 def is_blank(answer: Any) -> bool:
-    """Whether something is still ``...``, or holds it, or is a function whose body is."""
+    """Whether an answer is still ``...``, contains it, or is a function with that body."""
     if isinstance(answer, Mapping):
         answer = list(answer.values())
     if isinstance(answer, list | tuple):

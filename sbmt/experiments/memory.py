@@ -1,4 +1,4 @@
-"""The memory of this process, and the peak of what a call adds to it."""
+"""The memory of this process, and the peak that a call adds to it."""
 
 import sys
 from collections.abc import Callable

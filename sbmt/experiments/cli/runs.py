@@ -1,4 +1,4 @@
-"""``sbmt evaluate``, ``predict`` and ``inspect``: the answers of a trained model and what it attends to."""
+"""``sbmt evaluate``, ``predict`` and ``inspect``: the answers of a trained model and its masks."""
 
 from dataclasses import fields, replace
 from pathlib import Path

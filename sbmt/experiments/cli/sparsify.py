@@ -47,7 +47,7 @@ def sparsify(
     check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0 or (fine_tune and text):
         raise SbmtError("fine_tune ≥ 0, and 0 with --text", fine_tune, "use 0 to keep all weights")
-    run = run if run.name not in ("", "..") else run.resolve()  # "." has no name of its own
+    run = run if run.name not in ("", "..") else run.resolve()  # "." has no name
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
     check_writable(folder / MASKS, json)

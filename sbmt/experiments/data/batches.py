@@ -18,17 +18,17 @@ from sbmt.experiments.data.source import check_numbers
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model reads, and what it should predict."""
+    """The inputs of a model and the labels to predict."""
 
     # For pairs of documents (batch, 2, n), for tokens of several ids or vectors (batch, n, …).
     tokens: Int[Tensor, "batch *_"] | Float[Tensor, "batch *_"]
     mask: Bool[Tensor, "batch *documents n"]  # True = real token
     labels: Int[Tensor, " labels"]  # one per example; with ``selected`` one per selected token, row by row
     number: int = 0  # of the batch in training, from 0
-    first_example: int = 0  # number of examples of the same batch that come before these, in other processes
+    first_example: int = 0  # number of examples of the same batch before these, in other processes
     selected: Bool[Tensor, "batch n"] | None = None  # the tokens that have to be predicted; None: one label per example
-    # The share of the whole batch's labels that this part holds, times the number of parts: the mean over all parts of
-    # mean loss times weight is the mean loss of the whole batch.
+    # This part's share of the whole batch's labels, times the number of parts: the mean over all parts of mean loss
+    # times weight is the mean loss of the whole batch.
     weight: float = 1.0
 
     def to(self, device: torch.device) -> "Batch":

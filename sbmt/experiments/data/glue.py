@@ -168,7 +168,7 @@ def glue_files(task: str, path: Path | str) -> Source:
 
 
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
-    """Packs each example into one document of at most ``length`` token ids; also says how many were cut."""
+    """Packs each example into one document of at most ``length`` token ids; also returns how many were cut."""
     rows = [np.empty(0, tokenizer.id_type)]
     n_cut = 0
     for start in range(0, len(split), CHUNK):

@@ -23,7 +23,7 @@ def mark_repeats(values: Int[Tensor, "batch n"], n_values: int) -> Float[Tensor,
 
 
 D_VALUE = 16  # entries of a fresh value
-NOISE = 0.1  # standard deviation of what is added to each copy of a fresh value
+NOISE = 0.1  # standard deviation of the noise in each copy of a fresh value
 
 
 def sample_fresh_values(

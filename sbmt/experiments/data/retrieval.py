@@ -14,7 +14,7 @@ from sbmt.experiments.data.source import SPLITS, Examples, Source
 DOCUMENT_BYTES = 10_000  # longer documents are cut to this size, as Long Range Arena does before it encodes them
 AT_ONCE = 4096  # pairs of a file in memory
 FOLDERS = ("retrieval", "tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data")
-PARTS = {"train": "train", "dev": "eval", "test": "test"}  # what the files call each split
+PARTS = {"train": "train", "dev": "eval", "test": "test"}  # the names of splits in files
 LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 GET = "download https://storage.googleapis.com/long-range-arena/lra_release.gz and unpack its folder tsv_data"
 STAND_IN = (

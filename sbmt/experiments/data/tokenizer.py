@@ -165,7 +165,7 @@ class Tokenizer:
 
 
 def _signs_of_bytes() -> dict[str, int]:
-    """The byte that each character of a vocabulary stands for: Latin-1 where visible, otherwise from 256 on."""
+    """The byte of each character in vocabularies: visible ones are those of Latin-1, others start at 256."""
     visible = [b for b in range(256) if chr(b).isprintable() and chr(b) not in " \xa0"]
     hidden = [b for b in range(256) if b not in visible]
     return {chr(b): b for b in visible} | {chr(256 + i): b for i, b in enumerate(hidden)}

@@ -269,7 +269,7 @@ def oracle(layer: Sequence[Heads], density: float) -> MaskedAttention:
 
 
 def at_rates(edges_per_query: float) -> MaskedAttention:
-    """Drawn at rates in proportion to attention, 1 − exp(−c a): what the fit of a block model aims at."""
+    """Drawn at rates in proportion to attention, 1 − exp(−c a), which the fit of a block model approximates."""
     return MaskedAttention(lambda heads: drawn(-torch.expm1(-edges_per_query * full_attention(heads))))
 
 

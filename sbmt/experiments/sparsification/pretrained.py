@@ -29,7 +29,7 @@ OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}
 BATCH, LENGTH = 8, 256
 MEASURED_ON = 2  # batches that other masks are tuned on, and that all masks are measured on
 LEAST_TEXTS, MOST_ASKED = 64, 128
-"""Texts in all, and those whose embeddings are compared unless told otherwise, a quarter of all at most."""
+"""The least number of texts, and the number whose embeddings are compared by default, at most a quarter of all."""
 
 Batch = dict[str, Tensor]
 """The arguments of an encoder."""

@@ -141,7 +141,7 @@ class TrainingConfig(ABC):
         return arguments
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON holds."""
+        """The fields as a dictionary for JSON."""
         return {name: value for name, value in asdict(self).items() if name != UNSAVED}
 
     @classmethod

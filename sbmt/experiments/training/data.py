@@ -29,7 +29,7 @@ class Feed:
 
     n_examples: int
     batch: Callable[[Numbers, slice, int], Batch]
-    """Makes a part of the batch that holds these examples; the batch's number decides what is drawn."""
+    """Makes a part of the batch of these examples; random choices depend on the batch's number."""
     lengths: Numbers | None = None  # of the examples, if those of similar length share a batch, for less padding
     is_endless: bool = False  # whether any number of examples can be generated
 

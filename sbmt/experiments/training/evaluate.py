@@ -49,7 +49,7 @@ class Evaluation:
 
     @property
     def scores(self) -> Scores:
-        """The means, as results hold them."""
+        """The means, as in results."""
         densities = self.densities.double().mean(0).tolist()
         return Scores(self.loss, self.accuracy, self.density, self.expected_density, densities, self.metrics)
 
@@ -127,7 +127,7 @@ def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]
 
 
 def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
-    """The answers to all batches together; SbmtError if they hold no label."""
+    """The answers to all batches together; SbmtError if there is no label among them."""
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
     if not len(labels):  # a few blocks may have no hidden token
         raise SbmtError("a label to predict among the examples", "none", "take more examples")

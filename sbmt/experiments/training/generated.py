@@ -98,7 +98,7 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
         return self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of tokens that hold a key and a value side by side."""
+        """A tagger of tokens that contain a key and a value side by side."""
         vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
         return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
 

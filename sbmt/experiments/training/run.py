@@ -20,7 +20,7 @@ POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
 """Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
-"""The folder of a trained run that comes with the library: SBM as published, on repeated tokens."""
+"""The folder of a trained run that is part of the package: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
 """Likewise: fitted masks, on fresh values."""
 TOKENIZER = "tokenizer.json"
@@ -30,7 +30,7 @@ _DATA = {"vocab_size": int, "first_id": int, "n_documents": int, "class_names": 
 _RESULT = {"config": dict, "test": _SCORES, "n_parameters": int, "seconds": float, "manifest": dict}
 _RESULT |= {"metrics_sha256": str, CHECKSUM: str, "data?": _DATA, "n_test?": int, "chance?": float}
 _RESULT |= {"interval?": tuple[float, float]}
-"""What ``result.json`` holds; see :func:`~sbmt.experiments.files.check_form`."""
+"""The form of ``result.json``; see :func:`~sbmt.experiments.files.check_form`."""
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ class CorpusConfig(LanguageConfig):
 
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Perplexity, e to the loss."""
-        return {"perplexity": exp(min(loss, 700.0))}  # a number that JSON holds
+        return {"perplexity": exp(min(loss, 700.0))}  # finite, as JSON requires
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """The scores on test blocks of predicting by the frequencies of tokens in the training text."""

@@ -200,7 +200,7 @@ def pretrained_time_table() -> str:
 
 
 def causal_recall_table(part: str) -> str:
-    """A row per attention: keys per query, including the query itself, and the share of correct answers."""
+    """A row per attention: keys per query, itself included, and how many of the values asked for it names."""
     rows = []
     for row in load("causal")[part]:
         keys, accuracy = ([seed[name] for seed in row["seeds"]] for name in ("keys", "accuracy"))

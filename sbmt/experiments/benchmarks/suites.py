@@ -167,7 +167,7 @@ def run_suite(name: str, is_quick: bool, device: torch.device, track: Track) -> 
         for way in (False, True):
             cases.append(about | {"is_training": way, "results": compare(case, way, IN_SUITE[name], pace)})
         del case
-        gc.collect(1)  # garbage is young, and a full collection would take longer than many races
+        gc.collect(1)  # what is left is young; a full collection takes longer than many a race
         torch.cuda.empty_cache()
     return {"cases": cases}
 
@@ -176,24 +176,33 @@ def run_suites(
     names: Sequence[str] = (),
     *,
     is_quick: bool = False,
+    threads: int | None = None,
     device: str = "cpu",
     track: Track = lambda items, description: items,
     on_found: Callable[[dict[str, Any]], None] = lambda result: None,
 ) -> dict[str, Any]:
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
-    ``is_quick`` takes a minute: fewer cases, fewer rounds. ``device`` is ``"cpu"`` or ``"cuda"``, and ``on_found`` is
-    called with the result so far after each suite. Everything runs on the threads that torch uses.
+    ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
+    ``device`` is ``"cpu"`` or ``"cuda"``, and ``on_found`` is called with the result so far after each suite.
     """
     for name in names:
         choose("suite", name, SUITES)
+    before = torch.get_num_threads()
+    threads = before if threads is None else threads
+    if not 1 <= threads <= 1024:
+        raise SbmtError("1 to 1024 threads", threads, "use at most one per core")
     usable = choose("device", device, DEVICES)
     if usable.type == "cuda" and not torch.cuda.is_available():
         raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
-    result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "suites": {}}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        for name in names or SUITES:
-            result["suites"][name] = {"found": run_suite(name, is_quick, usable, track)}
-            on_found(result)
+    torch.set_num_threads(threads)
+    try:
+        result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "suites": {}}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            for name in names or SUITES:
+                result["suites"][name] = {"found": run_suite(name, is_quick, usable, track)}
+                on_found(result)
+    finally:
+        torch.set_num_threads(before)
     return result

@@ -68,7 +68,7 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Writes the figure of pre-training and fine-tuning: a panel for each, perplexity or accuracy against density."""
     marks = marks_of({name: title for one in results.values() for name, title in one["titles"].items()})
     columns = min(3, len(results) + 1)
-    rows = ceil((len(results) + 1) / columns)  # one for the legend
+    rows = ceil((len(results) + 1) / columns)  # the legend has a place of its own
     with saved_figure(path, 3.75 * columns, 3.1 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
         for ax, result in zip(axes, results.values(), strict=False):

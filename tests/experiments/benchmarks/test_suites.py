@@ -15,7 +15,7 @@ from tests.experiments.benchmarks.tiny import use_tiny_grids
 def result():
     with pytest.MonkeyPatch.context() as patch:
         use_tiny_grids(patch)
-        return run_suites(is_quick=True)
+        return run_suites(is_quick=True, threads=1)
 
 
 def check(table):
@@ -52,6 +52,7 @@ def test_a_setting_that_sweeps_share_is_measured_once(result):
     ("arguments", "words"),
     [
         ({"names": ["speed"]}, "suite among 'attention'"),
+        ({"threads": 0}, "1 to 1024 threads"),
         ({"device": "tpu"}, "device among 'cpu', 'cuda'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Associative recall: which value was stored with this key? Also with many queries, as language models meet them."""
+"""Associative recall: which value was stored with this key, or followed it earlier in a long sequence?"""
 
 import torch
 from jaxtyping import Int

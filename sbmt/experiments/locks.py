@@ -13,22 +13,19 @@ PATIENCE = 5.0  # seconds to wait for a folder, since the workers of a killed st
 
 
 @contextmanager
-def only_writer(folder: Path | str | None) -> Iterator[None]:
-    """Locks a folder, unless it is None, against other processes and threads that use this function.
+def only_writer(folder: Path) -> Iterator[None]:
+    """Locks a folder against other processes and threads that use this function.
 
     The system releases the lock when the process ends, so that a killed run can be resumed at once.
     """
-    if folder is None:
-        yield
-        return
-    path = Path(folder, LOCK)
+    path = folder / LOCK
     lock = FileLock(path, timeout=PATIENCE, poll_interval=0.1)
     with tell_os_errors(f"to write into {folder}"):
         if path.exists() and path.stat().st_size:  # ours are empty
             raise SbmtError(f"to lock {folder}", f"a file {LOCK} of others", "name another folder, or move it away")
         for is_first in (True, False):  # the previous writer may remove its folder while this one waits
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 lock.acquire()
                 break
             except FileNotFoundError:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
+from sbmt.experiments.data.locate import read_text
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.sparsification.compare import Bar, Found
@@ -59,11 +60,8 @@ def load_encoder(folder: Path) -> tuple[Any, Any]:
 
 def read_texts(path: Path) -> list[str]:
     """The texts in a file: its lines that are not empty."""
-    try:
-        texts = [line.strip() for line in read_file(path).decode().splitlines()]
-    except UnicodeDecodeError as error:
-        raise SbmtError(f"UTF-8 text in {path}", f"byte {error.start} of something else", "convert it") from error
-    if len(texts := [text for text in texts if text]) < LEAST_TEXTS:
+    lines = (line.strip() for _, line in read_text(path))
+    if len(texts := [line for line in lines if line]) < LEAST_TEXTS:
         do = "add texts: masks are fitted on some of them and compared on others"
         raise SbmtError(f"at least {LEAST_TEXTS} lines with text in {path}", len(texts), do)
     return texts

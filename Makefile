@@ -61,11 +61,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)
 	$(BIN)/sbmt demo $(DEMO_ARGS)
 
-# Unit tests come first: they compile the loops, which notebooks and pages then find ready. Unit tests, and after them
-# notebooks, have two processes; what runs beside them takes their place where one of the two has nothing left to do.
+# Two targets at a time, in this order. Unit tests come first, and compile the loops before notebooks and pages need them.
+# They and the notebooks have two processes each; the other targets fill in where one of the two has nothing left to do.
 test: $(STAMP)
-	$(MAKE) --no-print-directory --jobs 2 unit lint install-test
-	$(MAKE) --no-print-directory --jobs 2 notebooks-test site-test
+	$(MAKE) --no-print-directory --jobs 2 unit lint install-test site-test notebooks-test
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .

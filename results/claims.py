@@ -1,6 +1,6 @@
 """The errata page and the results page: every claim of the paper that was examined, and every result file.
 
-Their sources are ``results/errata.toml`` and ``results/questions.toml``; each says what its fields mean.
+Their sources are ``results/errata.toml`` and ``results/questions.toml``, which explain their fields.
 """
 
 import json
@@ -30,7 +30,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim that was examined: an entry of ``results/errata.toml``."""
+    """A claim that was examined: an entry of ``results/errata.toml``."""
 
     name: str
     claim: str
@@ -51,7 +51,7 @@ class Claim:
 
     @property
     def statements(self) -> list[str]:
-        """Names of the statements of ``python -m theory`` among the evidence."""
+        """Names of statements of ``python -m theory`` among the evidence."""
         return [name.partition("#")[2] for name in self.evidence if name.startswith("theory#")]
 
 
@@ -76,7 +76,7 @@ MARKUP = re.compile(r"[`*$]|<!--.*?-->|\[([^\]]*)\]\([^)]*\)")
 
 
 def anchor(heading: str) -> str:
-    """The id that the site gives a heading."""
+    """The id of a heading on the site."""
     kept = re.sub(r"[^\w\s-]", "", heading.encode("ascii", "ignore").decode()).strip().lower()
     return re.sub(r"[-\s]+", "-", kept)
 
@@ -119,7 +119,7 @@ def _headings(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def links(names: Sequence[str]) -> str:
-    """Links by the names of their pages, with headings only where two would be the same."""
+    """Links by the names of their pages, with headings only where two names would be the same."""
     found = [link(name) for name in names]
     short = [page for page, _, _ in found]
     return ", ".join(f"[{page if short.count(page) == 1 else full}]({to})" for page, full, to in found)
@@ -144,7 +144,7 @@ def errata(group: str) -> str:
 
 
 def errata_overview() -> str:
-    """The number of entries in each group, and what the group contains."""
+    """The number of entries in each group, and its meaning."""
     rows = [(f"[{title}](#{anchor(title)})", n_claims(name), meaning) for name, (title, meaning) in GROUPS.items()]
     return grid(("", "entries", "meaning"), rows)
 
@@ -171,7 +171,7 @@ def answers() -> str:
 
 
 def origins() -> str:
-    """The environment that most files share, and a table with what differs by file."""
+    """The environment of most files, and a table of how each file was made."""
     about = {name: _manifest(name) for name in QUESTIONS}
     places = {
         name: f"{one['machine']}, with sbmt {one['sbmt']}, torch {one['torch']}" if one else ""

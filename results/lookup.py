@@ -1,6 +1,7 @@
-"""Numbers of the result files: looked up, counted, compared.
+"""Numbers from the result files: looked up, counted, compared.
 
-Templates call them: ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. What the files lack is a ``LookupError``.
+Templates call these functions: ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. A missing result raises
+``LookupError``.
 """
 
 import json
@@ -40,7 +41,7 @@ def _read(path: Path) -> Any:
 
 
 def machines(name: str) -> list[Any]:
-    """The content of a benchmark's file, then of those of the same name that were set aside, newest first."""
+    """The content of a benchmark file, then of the files of that name that were set aside, newest first."""
     kept = sorted((ROOT / "results" / "machines").glob(f"*/{name}.json"))
     others = [load(f"machines/{path.parent.name}/{name}") for path in kept]
     return [load(name), *sorted(others, key=lambda one: one["manifest"]["date"], reverse=True)]
@@ -55,7 +56,7 @@ def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
 
 
 def show(value: Any, form: str = "") -> str:
-    """A number as pages show it, with three digits of a fraction unless told otherwise; text stays as it is.
+    """A number as pages show it, by default with three decimals; text is returned unchanged.
 
     Example:
         >>> show(-0.25), show(0.7, ".1%"), show(16384), show("so")
@@ -76,7 +77,7 @@ def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
 
 
 def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
-    """What the runs of a trial reach on the test examples, none without runs; ``edges`` are those per query."""
+    """The test scores of the runs of a trial, possibly none; ``edges`` are edges per query."""
     runs = [run for run in load(study)["runs"] if run["trial"] == trial]
     if metric == "edges":
         return [run["test"]["density"] * run["config"]["length"] for run in runs]
@@ -84,7 +85,7 @@ def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
 
 
 def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
-    """A summary of what a trial of a study reaches."""
+    """A summary of the test scores of a trial."""
     if not (found := reached(study, trial, metric)):
         raise LookupError(f"{study} has no trial {trial}")
     return summary(found)
@@ -95,41 +96,40 @@ least, n_seeds = partial(_over_seeds, min), partial(_over_seeds, len)
 
 
 def value(file: str, *keys: str | int) -> Any:
-    """What a result file holds under these keys, from the outermost inwards."""
+    """The entry of a result file under these keys, from the outermost inwards."""
     found = load(file)
     for key in keys:
         found = found[key]
     return found
 
 
-def seen(network: str, kind: str, name: str, share: float = 0.05) -> float:
-    """A measure, such as ``lost``, of a kind of mask that holds this share of the pairs, in a trained network."""
+def seen(network: str, kind: str, name: str, share: float = 0.05, part: str = "") -> float:
+    """A measure, such as ``lost``, of a kind of mask that keeps this share of the pairs, in a trained network.
+
+    With ``part="tuned"`` the network was trained further under that mask.
+    """
     found = load("attention_mass")["networks"][network]
+    found = found[part] if part else found
     return find(found["levels"][found["shares"].index(share)], kind=kind)[name]
 
 
 def lost(network: str, kind: str, part: str = "") -> str:
-    """Points of accuracy that a trained network loses under a kind of mask with 5 % of the pairs.
-
-    With ``part="tuned"`` it was trained further under that mask.
-    """
-    found = load("attention_mass")["networks"][network]
-    found = found[part] if part else found
-    return show(100 * find(found["levels"][found["shares"].index(0.05)], kind=kind)["lost"], ".1f")
+    """Percentage points of accuracy that a trained network loses under a kind of mask with 5 % of the pairs."""
+    return show(100 * seen(network, kind, "lost", part=part), ".1f")
 
 
 def statement(name: str) -> str:
-    """What a statement of ``python -m theory`` found, in its own words."""
+    """The finding of a statement of ``python -m theory``, as its output words it."""
     return find(load("theory"), name=name)["shown"].replace("%", " %")
 
 
 def n_statements(grade: str) -> int:
-    """How many statements of a grade (or of ``"all"``) came out as stated."""
+    """The number of statements of a grade (or of ``"all"``) that came out as stated."""
     return len([row for row in load("theory") if row["outcome"] == "as stated" and grade in ("all", row["grade"])])
 
 
 def n_comparisons(tasks: str, other: str, verdict: str) -> int:
-    """In how many runs SBM is ahead of another trial of the same task and seed.
+    """The number of runs in which SBM is ahead of another trial of the same task and seed.
 
     Args:
         tasks: ``"lra"`` or ``"glue"``.
@@ -150,25 +150,25 @@ def n_comparisons(tasks: str, other: str, verdict: str) -> int:
 
 
 def points_lost(study: str, other: str, trial: str, which: str) -> float:
-    """The ``least`` or ``greatest`` number of points by which a trial trails another of the same seed."""
+    """The ``least`` or ``greatest`` number of percentage points by which a trial trails another of the same seed."""
     of = {run["config"]["seed"]: run["test"]["accuracy"] for run in runs_of(study, other)}
     found = [100 * (of[run["config"]["seed"]] - run["test"]["accuracy"]) for run in runs_of(study, trial)]
     return EXTREMES[which](found)
 
 
 def loses(study: str, other: str, trial: str) -> str:
-    """From how many points to how many a trial trails another of the same seed."""
+    """The range of percentage points by which a trial trails another of the same seed."""
     return " to ".join(show(points_lost(study, other, trial, which), ".1f") for which in EXTREMES)
 
 
 def beside_floor(study: str, trial: str = "full") -> str:
-    """What a trial reaches, and what always giving the commonest answer does."""
+    """The accuracy of a trial, and that of always predicting the commonest label."""
     chance = load(study)["runs"][0]["chance"]
     return f"{show(mean(study, trial, 'accuracy'), '.1%')} (floor {show(chance, '.1%')})"
 
 
 def longer_lost(task: str, place: int) -> str:
-    """Points that masks lose against full attention at one of the lengths beyond training's."""
+    """Percentage points that masks lose to full attention at one of the lengths beyond that of training."""
     kinds = load("longer_inputs")["tasks"][task]["lengths"][place]["kinds"]
     fitted, random, window = (show(100 * kinds[name]["lost"], ".1f") for name in ("fitted", "random", "window"))
     share = show(kinds["fitted"]["density"], ".1%")
@@ -186,24 +186,21 @@ def cases(file: str, suite: str) -> list[dict[str, Any]]:
 
 
 def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) -> float:
-    """Time over that of full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    """Time relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
     wanted = {"kind": kind, "n": n, "density": density, "is_training": mode == "training", "n_clusters": 128}
     return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
 
 
-def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32", kind: str = "fitted") -> float:
-    """Time of a fitted mask over full attention's; ``mode`` is ``"training"`` or ``"forward"``.
-
-    Masks of ``kind`` ``"shared"`` have one graph for all heads.
-    """
-    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype, "kind": kind}
-    return find(cases("bench_fitted", "fitted"), **wanted)["results"]["sbm"]["ratio"]
+def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32") -> float:
+    """Time of a fitted mask relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype}
+    return find(cases("bench_fitted", "fitted"), kind="fitted", **wanted)["results"]["sbm"]["ratio"]
 
 
 def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
-    """Time of the fastest of our ways on a GPU over full attention's there.
+    """Time of our fastest implementation on a GPU relative to full attention.
 
-    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and so many tokens or fewer.
+    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and at most this many tokens.
     """
     ratios = [
         min(one["ratio"] for name, one in case["results"].items() if name in OURS_ON_GPU and "ratio" in one)
@@ -215,7 +212,7 @@ def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
 
 
 def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
-    """From how many tokens on a fitted mask of 16 keys per query takes less time than full attention.
+    """The number of tokens from which a fitted mask of 16 keys per query is faster than full attention.
 
     ``which`` is ``"least"`` or ``"greatest"``, over the processors that were measured; the sweep ``"n"`` is in float32.
     """
@@ -256,12 +253,12 @@ def gradient_estimate(scores: str, probability: float, estimator: str, measure: 
 
 NOT_YET = "*not measured yet*"
 ENVIRONMENT = Environment(finalize=show, undefined=StrictUndefined)
-"""What all pages are written with; :mod:`results.write_tables` adds tables to the functions here."""
+"""The environment of all templates; :mod:`results.write_tables` adds tables to the functions here."""
 ENVIRONMENT.globals |= {name: thing for name, thing in globals().items() if callable(thing) and name.islower()}
 
 
 def render(template: str) -> str:
-    """The text of a template; one that asks for what the files do not hold becomes :data:`NOT_YET`."""
+    """The text of a template; :data:`NOT_YET` if it needs a result that is missing."""
     try:
         return ENVIRONMENT.from_string(template).render()
     except LookupError:

@@ -1,4 +1,4 @@
-"""Tables of the pages, in Markdown, from the result files. Templates call these functions."""
+"""Tables of the pages, in Markdown, from the result files; templates call these functions."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +72,7 @@ def study_table(name: str, *trials: str) -> str:
 
 
 def figure4_table() -> str:
-    """A row per attention: what it reaches on 256 and on 64 tokens."""
+    """A row per attention: accuracy and density on 256 and on 64 tokens."""
     rows = [
         (title, *_over_tests("figure4", long), *_over_tests("figure4-64", short))
         for title, (long, short) in FIGURE_4.items()
@@ -81,7 +81,7 @@ def figure4_table() -> str:
 
 
 def estimators_table(probability: float) -> str:
-    """A row per estimator: relative bias, relative variance and cosine, and the cosine where scores are informed."""
+    """A row per estimator: relative bias, relative variance and cosine, and the cosine with informed scores."""
     blind, aligned = (
         find(load("ste_bias")["parts"], scores=scores, exploration=0)["rows"]
         for scores in ("scores blind to use", "scores aligned with use")
@@ -97,7 +97,7 @@ def estimators_table(probability: float) -> str:
 
 # --- fitted masks ---
 
-SOUGHT = {  # tasks in which a mask has to find what belongs together
+SOUGHT = {  # tasks in which a mask has to find matching tokens
     "fitted-64": "repeated tokens, 64",
     "fitted-256": "repeated tokens, 256",
     "fitted-1024": "repeated tokens, 1,024",
@@ -109,7 +109,7 @@ SOUGHT = {  # tasks in which a mask has to find what belongs together
 
 
 def sought_table() -> str:
-    """A row per task: accuracy and keys per query of a fitted mask and of Reformer, and what other masks reach."""
+    """A row per task: accuracy and keys per query of a fitted mask and of Reformer, and the accuracy of other masks."""
 
     def cell(study: str, trial: str) -> str:
         accuracy, keys = (median(reached(study, trial, metric)) for metric in ("accuracy", "edges"))
@@ -121,7 +121,7 @@ def sought_table() -> str:
 
 
 def fitted_cost_table() -> str:
-    """A row per length: time over full attention's of a whole training step, and of the attention alone."""
+    """A row per length: time of a whole training step and of the attention alone, relative to full attention."""
     steps, alone = (load("fitted_cost")[name] for name in ("lengths", "attention"))
     rows = []
     for n in dict.fromkeys([*steps, *alone]):
@@ -133,7 +133,7 @@ def fitted_cost_table() -> str:
 
 
 def recall_table(*trials: str) -> str:
-    """A row per trial, a column per length: accuracy / density, medians over seeds; below, the time of an answer."""
+    """A row per trial, a column per length: accuracy / density, medians over seeds; last, the time of an answer."""
     evaluated, times = load("recall_lengths")["evaluated"], load("recall_lengths")["times"]
     titles, rows = load("recall")["titles"], []
     for trial in trials:
@@ -152,7 +152,7 @@ def recall_table(*trials: str) -> str:
 
 
 def attention_seen_table() -> str:
-    """A row per kind of mask, a column per network: attention seen / points lost; above them, of full attention."""
+    """A row per kind of mask, a column per network: attention seen / points lost; first, figures of full attention."""
     heads = {"Retrieval, topics": "Retrieval", "masked language model": "words"}  # so that the table fits the page
     networks = {heads.get(name, name): one for name, one in load("attention_mass")["networks"].items()}
     found = [one["levels"][one["shares"].index(0.05)] for one in networks.values()]
@@ -165,7 +165,7 @@ def attention_seen_table() -> str:
         ("*full accuracy*", *(f"{one['full']['accuracy']:.3f}" for one in networks.values())),
     ]
     for kinds in zip(*found, strict=True):
-        if kinds[0]["kind"] == "window and random":  # which is like both of them
+        if kinds[0]["kind"] == "window and random":  # similar to both
             continue
         cells = (f"{100 * kind['attention_mass']:.0f} / {show(100 * kind['lost'], '.1f')}" for kind in kinds)
         rows.append((kinds[0]["kind"], *cells))
@@ -175,7 +175,7 @@ def attention_seen_table() -> str:
 
 
 def pretrained_table(name: str = "pretrained", part: str = "cases", score: str = "found") -> str:
-    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, what it answers."""
+    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, and score."""
     rows: list[tuple[object, ...]] = []
     for case in load(name)[part]:
         for kind in case["kinds"]:
@@ -209,7 +209,7 @@ def causal_recall_table(part: str) -> str:
 
 
 def causal_text_table() -> str:
-    """A row per attention: keys per query, bits per byte, and how many more than full attention needs."""
+    """A row per attention: keys per query, bits per byte, and the excess over full attention."""
     rows = []
     for row in load("causal")["text"]:
         keys, behind = mean(seed["keys"] for seed in row["seeds"]), row["behind"]
@@ -220,7 +220,7 @@ def causal_text_table() -> str:
 
 
 def causal_decode_table() -> str:
-    """A column per length of the context: milliseconds a token, and their ratio."""
+    """A column per length of the context: milliseconds per token, and their ratio."""
     decode = load("causal")["decode"]
     rows: list[tuple[object, ...]] = [
         (f"{name}, ms", *(f"{at[name]['median']:.1f}" for at in decode.values())) for name in ("full", "fitted")
@@ -275,7 +275,7 @@ def _mean_of(study: str, trial: str, metric: str = "accuracy", scale: float = 10
 
 
 def long_range_table() -> str:
-    """A row per task: what always guessing the commonest label reaches, each attention, and the masks' densities."""
+    """A row per task: accuracy of always predicting the commonest label and of each attention, and densities."""
     rows = []
     for task, title in TASKS.items():
         cells = []
@@ -288,7 +288,7 @@ def long_range_table() -> str:
 
 
 def equal_edges_table() -> str:
-    """A row per task and number of edges: each mask, and by how many points fitted masks lead random ones."""
+    """A row per task and number of edges: each mask, and by how many points fitted masks lead over random ones."""
     rows = []
     for task, title in TASKS.items():
         study = f"{task}-edges"
@@ -315,7 +315,7 @@ def language_table() -> str:
 
 
 def mlm_edges_table() -> str:
-    """A row per mask of the masked language model: perplexity of each seed, density, and its lead on the window."""
+    """A row per mask of the masked language model: perplexity of each seed, density, and lead over the window."""
     rows = []
     for trial, title in load("mlm-edges")["titles"].items():
         perplexities = ", ".join(f"{x:.0f}" for x in reached("mlm-edges", trial, "perplexity"))
@@ -353,7 +353,7 @@ def demo_table() -> str:
 
 
 def longer_sequences_table() -> str:
-    """Time of a step of the attention layer alone, for straight-through masks and for fitted ones."""
+    """Time of a step of the attention layer alone, for straight-through and for fitted masks."""
     rows = [(f"{n:,} tokens", f"{100 * p:g} %", f"{step_ratios(n, p)} ×") for n, p in CASES]
     for n, found in load("fitted_cost")["attention"].items():
         density, ratio = found["keys_per_query"] / int(n), found["fitted"]["ratio"]
@@ -362,14 +362,14 @@ def longer_sequences_table() -> str:
 
 
 def machine(file: str) -> str:
-    """On what a result was measured, in a few words."""
+    """The processor, threads and torch version of a result."""
     about = load(file)["manifest"]
     threads = "one thread" if about["threads"] == 1 else f"{about['threads']} threads"
     return f"{about['processor']}, {threads}, torch {about['torch']}"
 
 
 def step_ratios(n: int, density: float) -> str:
-    """Time of a step over that of full attention for the cheaper and the more expensive kind of memberships."""
+    """Time of a step relative to full attention, for the cheaper and the more expensive kind of memberships."""
     wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
@@ -377,7 +377,7 @@ def step_ratios(n: int, density: float) -> str:
 
 
 def bench_machine(file: str) -> str:
-    """When and on what a benchmark was measured."""
+    """The date and the machine of a benchmark."""
     about = load(file)["manifest"]
     names = "gpu", "driver", "cuda", "triton", "processor", "threads", "python", "torch", "numba"
     return f"{about['date']}: {', '.join(f'{name} {about[name]}' for name in names if name in about)}"
@@ -394,11 +394,11 @@ FIELDS: dict[str, Callable[[Result], str]] = {
     "memberships": lambda case: case["kind"],
     "keys": lambda case: f"{case['n'] * case['density']:.0f} keys",
 }
-"""What tells the cases of a sweep apart."""
+"""Properties by which the cases of a sweep differ."""
 
 
 def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str:
-    """Time over full attention's in the cases of a sweep, or our milliseconds where full attention did not run.
+    """Time relative to full attention in the cases of a sweep, or our milliseconds where full attention did not run.
 
     ``row`` and ``column`` are names of :data:`FIELDS`; there are as many columns for inference as for training.
     """
@@ -415,7 +415,7 @@ def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str
 
 
 def fitted_gain_table() -> str:
-    """How many times as fast as full attention a fitted mask of 16 keys per query is, over the processors."""
+    """The speed of a fitted mask of 16 keys per query, as a multiple of full attention, over the processors."""
     lengths, rows = (512, *LENGTHS), []
     for mode in (True, False):
         ratios: dict[int, list[float]] = {n: [] for n in lengths}
@@ -438,7 +438,7 @@ CONTESTANTS = {
 
 
 def contestants_table() -> str:
-    """A row per way to compute the same, a column per mask and length: time of a training step over full's."""
+    """A row per implementation, a column per mask and length: time of a training step relative to full attention."""
     places = ("bench_fitted", "fitted", "fitted", 16.0), ("bench", "attention", "near-constant", 40.96)
     found = [
         find(cases(file, suite), kind=kind, n=n, density=keys / n, is_training=True, n_clusters=n_clusters)["results"]
@@ -451,7 +451,7 @@ def contestants_table() -> str:
 
 
 def gpu_table() -> str:
-    """A row per size: full attention's time on the GPU, and that of the fastest of ours over it, over memberships."""
+    """A row per size: time of full attention on the GPU, and that of our fastest relative to it, over memberships."""
     found = [case for suite in load("gpu/bench")["suites"].values() for case in suite["found"]["cases"]]
     found = [case for case in found if case["kind"] in KINDS and "ratio" in case["results"]["sdpa"]]
     rows = []
@@ -470,10 +470,10 @@ def gpu_table() -> str:
 
 
 def fit_line(kind: str, *, is_training: bool) -> tuple[float, float, float]:
-    """Fits the time over that of full attention by a / n + b · density, with relative errors.
+    """Fits the time relative to full attention by a / n + b · density, with relative errors.
 
     Returns:
-        a, b, and the factor by which the line is off at most.
+        a, b, and the largest factor by which the line is off.
     """
     rows = [
         (case["n"], case["density"], case["results"]["sbm"]["ratio"])
@@ -489,7 +489,7 @@ def fit_line(kind: str, *, is_training: bool) -> tuple[float, float, float]:
 
 
 def limits_table() -> str:
-    """Per length, the density below which SBM takes fewer operations, and less time."""
+    """Per length, the density below which SBM needs fewer operations, and less time."""
     lines = {way: [fit_line(kind, is_training=way) for kind in KINDS] for way in (False, True)}
     rows = []
     for n in LENGTHS:
@@ -524,7 +524,7 @@ ATTENTIONS = (
 
 
 def others_table() -> str:
-    """All attentions side by side: their costs on ListOps, and what they reached here."""
+    """All attentions side by side: their costs on ListOps, and their scores here."""
     operations, memory = (load("costs")[name] for name in ("operations", "memory"))
     rows = []
     for title, cost, tokens, listops, words in ATTENTIONS:

@@ -1,8 +1,8 @@
 """Writes the tables and numbers of README.md and of the site from the result files.
 
-What is between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is what the expression, a Jinja template, yields: a
-number in a sentence, or a table on lines of its own. It may call the functions of :mod:`results.lookup`,
-:mod:`results.tables` and :mod:`results.claims`. The comment for a number must not begin a line: there it would begin a
+The text between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is the value of the expression, a Jinja template: a
+number in a sentence, or a table on separate lines. It may call the functions of :mod:`results.lookup`,
+:mod:`results.tables` and :mod:`results.claims`. The comment for a number must not begin a line, where it would start a
 block of HTML.
 
 ``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 where a page is stale.
@@ -24,12 +24,12 @@ for module in (tables, claims):
 
 
 def renewed(text: str) -> str:
-    """A page with its numbers and tables as the result files have them."""
+    """A page with the numbers and tables of the result files."""
     return MARKED.sub(lambda found: found[1] + render(found[2]) + found[3], text)
 
 
 def stale_pages() -> dict[Path, str]:
-    """The pages that do not match the result files, as they should be."""
+    """The pages that do not match the result files, with the text that they should have."""
     pages = {page: page.read_text("utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))}
     new = {page: renewed(text) for page, text in pages.items()}
     return {page: text for page, text in new.items() if text != pages[page]}

@@ -35,11 +35,11 @@ NETWORKS = {
 SHARES, FITTED_FOR = (0.01, 0.02, 0.05, 0.1), 0.05
 STEPS, EXAMPLES, FINE_TUNE_STEPS = 300, 1000, 300
 FINE_TUNED = "ListOps", "Retrieval, topics", "Pathfinder"
-"""The networks that answer well above chance, and where some masks lose more than others."""
+"""Networks that score well above chance, and for which some masks lose more than others."""
 
 
 def mean_keys(trained: Run) -> float:
-    """Real keys of an example, on average over some of the training examples."""
+    """The mean number of real keys per example, over some of the training examples."""
     model = sparsify(trained.model, edges_per_query=1.0)
     batches = map(inputs, islice(examples(trained, "train"), 8))
     seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
@@ -47,9 +47,9 @@ def mean_keys(trained: Run) -> float:
 
 
 def measure(trained: Run, fine_tune_steps: int) -> dict[str, Any]:
-    """The report of one network, with the shares of pairs that leave a query at least one key.
+    """The report of one network, for the shares of pairs that leave a query at least one key.
 
-    One that is trained further has a single share.
+    With further training there is a single share.
     """
     keys = mean_keys(trained)
     sparse = fit_run(trained, FITTED_FOR * keys, STEPS)
@@ -59,7 +59,7 @@ def measure(trained: Run, fine_tune_steps: int) -> dict[str, Any]:
 
 
 def report_on(name: str, fine_tune_steps: int = 0) -> dict[str, Any]:
-    """What is measured of a network."""
+    """The measurements of one network."""
     place = f"attention-mass/{name}{' tuned' if fine_tune_steps else ''}.json"
     found: dict[str, Any] = kept(place, lambda: measure(load_run(RUNS / NETWORKS[name]), fine_tune_steps))
     del found["manifest"]

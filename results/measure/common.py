@@ -1,4 +1,4 @@
-"""What the scripts share: where files are, how a script runs, and paired differences with their uncertainty."""
+"""Common parts of the scripts: places of files, running a script, and paired differences with their uncertainty."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -26,14 +26,14 @@ def write(name: str, content: dict[str, Any], about: dict[str, Any] | None = Non
 
 
 def kept(place: str, measure: Callable[[], Any]) -> Any:
-    """What is measured, or what an earlier run of the script measured and left at a place in ``runs/``."""
+    """The result of a measurement, which an earlier run of the script may have left at a place in ``runs/``."""
     if not (RUNS / place).exists():
         write_json(RUNS / place, measure())
     return read_json(RUNS / place)
 
 
 def run(main: Callable[[], None], name: str) -> None:
-    """Runs a script on one thread; a mistake is told in one line. It takes no arguments: any shows what it does."""
+    """Runs a script on one thread, and reports errors in one line. With any argument, prints what it does instead."""
     if sys.argv[1:]:
         sys.exit(sys.modules["__main__"].__doc__)
     torch.set_num_threads(1)
@@ -42,7 +42,7 @@ def run(main: Callable[[], None], name: str) -> None:
 
 
 def over_runs(study: Study, score: Callable[[Run], Any]) -> dict[str, list[Any]]:
-    """A score of every network that a study left in ``runs/``, by its trial, seed after seed."""
+    """A score of every network that a study left in ``runs/``, by trial, in the order of seeds."""
     found: dict[str, list[Any]] = {}
     for trial, seed in track(study.plan(), study.name):
         found.setdefault(trial.name, []).append(score(load_run(RUNS / study.name / f"{trial.name}-seed{seed}")))
@@ -54,12 +54,13 @@ Scores = Sequence[Sequence[float]] | np.ndarray
 
 
 def difference(one: Scores, other: Scores, seed: int = 0) -> dict[str, float]:
-    """By how much one exceeds the other on average, over the seeds and items that both have.
+    """The mean by which one exceeds the other, over the seeds and items that both have.
 
-    Answers of several networks to the same item are alike, and so are those of one network to all items; neither count
-    as independent. So both seeds and items are drawn with replacement, anew for each of 1,000 means. ``error`` is their
-    standard deviation, ``low`` and ``high`` bound the middle 95 %. A single seed is not resampled: the error is then
-    that over items, and says nothing of how much training differs. Of two or three seeds it says little, too.
+    Answers of several networks to the same item are correlated, and so are those of one network to all items, so
+    neither count as independent. Therefore both seeds and items are resampled with replacement for each of 1,000 means.
+    ``error`` is the standard deviation of the means; ``low`` and ``high`` bound the middle 95 %. A single seed is not
+    resampled: the error is then that over items and does not include differences between trainings, of which two or
+    three seeds say little, too.
     """
     n_seeds = min(len(one), len(other))
     ahead = np.asarray(one, float)[:n_seeds] - np.asarray(other, float)[:n_seeds]  # n_seeds n_items

@@ -1,6 +1,6 @@
 """Counts operations as the paper's Table 3 does; writes ``results/costs.json``, the same each time.
 
-What that file says of memory was measured at commit a9f0fe7 and stays in it, with the manifest.
+The memory in that file was measured at commit a9f0fe7 and is kept, with its manifest.
 """
 
 import tomllib

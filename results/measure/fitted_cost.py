@@ -1,11 +1,11 @@
-"""What a training step with a fitted mask costs, relative to full attention; writes ``results/fitted_cost.json``.
+"""The cost of a training step with a fitted mask, relative to full attention; writes ``results/fitted_cost.json``.
 
-It takes a few minutes, and times steps from the trained weights of the studies ``fitted-64``, ``fitted-256`` and
-``fitted-1024``, which must have run before. It draws ``results/fitted.png`` from their results and its own.
+The steps start from the trained weights of the studies ``fitted-64``, ``fitted-256`` and ``fitted-1024``, which must
+have run before. The script takes a few minutes and draws ``results/fitted.png`` from their results and its own.
 
-From 1,024 tokens on it times the attention alone, forward and backward: that of ``fitted-1024`` on the queries, keys
-and values of several of its sequences, joined to a longer one. Rates are divided by how much longer it is, so that
-those of a query sum to the same; they fall on more keys, of which fewer are drawn twice.
+From 1,024 tokens on, the attention alone is timed, forward and backward: that of ``fitted-1024`` on the queries, keys
+and values of several sequences, joined to a longer one. Rates are divided by how many times longer it is, so that those
+of a query have the same sum; they are spread over more keys, of which fewer are drawn twice.
 """
 
 from math import log
@@ -63,7 +63,7 @@ def measure_attention(length: int) -> dict[str, Any]:
 
 
 def draw(cost: dict[str, dict[str, Any]]) -> None:
-    """Accuracy against keys per query for every length, a dot per run, and the price of a step against the length."""
+    """Accuracy against keys per query for every length, a dot per run, and the cost of a step against the length."""
     with saved_figure(RESULTS / "fitted.png", 7.8, 6.4) as figure:
         *panels, last = figure.subplots(2, 2).ravel()
         for ax, length in zip(panels, LENGTHS, strict=True):

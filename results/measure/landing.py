@@ -1,4 +1,4 @@
-"""How long a training step of the demo takes, relative to full attention; writes ``results/landing.json``.
+"""The time of a training step of the demo, relative to full attention; writes ``results/landing.json``.
 
 ``python results/measure/landing.py`` repeats the runs of the first seed of ``results/demo.json``. The attentions take
 turns, one step each, so that a slow moment of the machine affects them all. It takes some ten minutes.
@@ -20,7 +20,7 @@ from sbmt.experiments.training.config import build_model
 
 
 def step_of(config: RepeatedTokensConfig, model: nn.Module | None = None) -> Entry:
-    """A training step of a model, or a new one: forward, backward and update; drawing the batch is not timed."""
+    """A training step of a given or new model: forward, backward and update; drawing the batch is not timed."""
     model = model or build_model(config)
     optimizer = config.make_optimizer(config.parameter_groups(model))
     data = torch.Generator().manual_seed(config.seed)
@@ -40,7 +40,7 @@ def step_of(config: RepeatedTokensConfig, model: nn.Module | None = None) -> Ent
 def measure_seed(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Every attention's time and ratio over one training: medians and quartiles over its steps."""
     configs = {run["trial"]: RepeatedTokensConfig.from_dict(run["config"]) for run in runs}
-    n_rounds = configs["full"].steps - 1  # the warm-up call is a step, too
+    n_rounds = configs["full"].steps - 1  # the warm-up call is also a step
     entries = {trial: step_of(config) for trial, config in configs.items()}
     return race(entries, Pace(seconds=1.0, least=n_rounds, most=n_rounds), reference="full", headline=tuple(configs))
 

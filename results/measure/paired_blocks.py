@@ -1,7 +1,7 @@
 """Masked language models under masks of equal edges, compared block by block; writes ``results/paired_blocks.json``.
 
 The networks are those that ``sbmt study mlm-edges`` leaves in ``runs/``. All guess the same hidden tokens of the same
-test blocks. Tokens of one block are alike, so a block is one item. It takes minutes on one core.
+test blocks. Tokens of one block are correlated, so a block is one item. It takes minutes on one core.
 """
 
 import torch
@@ -37,7 +37,7 @@ def compared(loss: dict[str, Scores]) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def main() -> None:
-    """Asks every network of the study."""
+    """Compares the networks of the study."""
     write("paired_blocks", {"behind": compared(over_runs(STUDIES["mlm-edges"], loss_by_block))})
 
 

@@ -1,7 +1,7 @@
-"""What fitted masks cost in the attention of a sentence encoder; writes ``results/pretrained_time.json``.
+"""The cost of fitted masks in the attention of a sentence encoder; writes ``results/pretrained_time.json``.
 
-One layer of MiniLM attends, 12 heads of width 32, to the queries, keys and values of reviews of 256 tokens, joined to
-longer texts. Rates are divided by how much longer these are, so that a query keeps its number of keys.
+One layer of MiniLM, with 12 heads of width 32, reads the queries, keys and values of reviews of 256 tokens, joined to
+longer texts. Rates are divided by how many times longer these are, so that a query keeps its number of keys.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ ROUNDS = 60  # at the shortest length; there are fewer at the others
 
 
 def seconds(attend: Callable[..., Any], tokens: list[Tensor]) -> float:
-    """The processor's time for a call, which other programs do not add to."""
+    """The processor time of a call, to which other programs do not contribute."""
     start = process_time()
     attend(*tokens)
     return process_time() - start

@@ -1,8 +1,8 @@
 """Associative recall on sequences far longer than those of training; writes ``results/recall_lengths.json``.
 
-``python results/measure/recall_lengths.py`` evaluates the runs of the study ``recall`` (``sbmt study recall``), all of
-which train on 64 tokens, with more distractors, and times full attention against the fitted mask. It draws
-``results/recall.png`` and takes a quarter of an hour.
+``python results/measure/recall_lengths.py`` evaluates the runs of ``sbmt study recall``, which were trained on 64
+tokens, with more distractors, and times full attention against the fitted mask. It draws ``results/recall.png`` and
+takes a quarter of an hour.
 """
 
 from dataclasses import replace
@@ -16,16 +16,16 @@ from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.studies.named import STUDIES
-from sbmt.experiments.training.evaluate import call_model, evaluate
+from sbmt.experiments.training.evaluate import evaluate, inputs
 from sbmt.experiments.training.run import Run, load_run
 
 LENGTHS = 64, 512, 2048, 8192, 16_384
-QUERIES = 1024  # asked at each length up to 2,048 tokens, and a quarter of that beyond
+QUERIES = 1024  # evaluated at each length up to 2,048 tokens, and a quarter of that beyond
 PACE = Pace(seconds=20.0, least=3, most=21)
 
 
 def at_length(trained: Run, length: int) -> Run:
-    """The run with so many distractors that sequences have this length."""
+    """The run with the number of distractors that makes sequences this long."""
     config: Any = trained.config
     return replace(trained, config=replace(config, n_distractors=length - config.n_pairs - config.n_queries))
 
@@ -41,7 +41,7 @@ def answering(trained: Run, length: int) -> Entry:
     """Answers the queries of one sequence."""
     batch = at_length(trained, length).config.sample(1, torch.Generator().manual_seed(0))
     model, masks = trained.model.eval(), torch.Generator().manual_seed(1)
-    return Entry(torch.no_grad()(lambda _: call_model(model, batch, masks)))
+    return Entry(torch.no_grad()(lambda _: model(**inputs(batch), generator=masks)))
 
 
 def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from sbmt.experiments.manifest import machine_manifest
 
 
 def set_aside(results: Path, ours: str) -> list[Path]:
-    """Moves the files of other processors than ours; returns where they are now. Ours are no longer set aside."""
+    """Moves the files of other processors; returns where they are now. Those of ours are no longer set aside."""
     moved = []
     for path in (results / "bench.json", results / "bench_fitted.json"):
         (results / "machines" / slug(ours) / path.name).unlink(missing_ok=True)
@@ -25,12 +25,12 @@ def set_aside(results: Path, ours: str) -> list[Path]:
 
 
 def slug(processor: str) -> str:
-    """A processor's name as that of a folder: ``amd-epyc-family-26-model-2-avx512``."""
+    """A processor's name as a folder name, such as ``amd-epyc-family-26-model-2-avx512``."""
     return re.sub(r"[^a-z0-9]+", "-", processor.lower()).strip("-")
 
 
 def main() -> None:
-    """Says what was moved."""
+    """Moves the files and prints their new places."""
     print(*(f"Set aside: {path}" for path in set_aside(RESULTS, machine_manifest()["processor"])), sep="\n")
 
 

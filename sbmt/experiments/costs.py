@@ -1,4 +1,4 @@
-"""Operations of the attentions in the models of the paper, as its Table 3 has them."""
+"""Operations of the attentions in the paper's models, as in its Table 3."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,8 +14,8 @@ from sbmt.experiments.training.tasks import PAPER, LongRangeConfig
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 
 DENSITIES = {"listops": 0.0115, "text": 0.1062, "retrieval": 0.0249, "image": 0.0133, "pathfinder": 0.0261}
-"""Densities of the paper's models trained with λ = 1e-1 (Table 2), the models that its Table 3 describes."""
-N_IDS, N_LABELS = 256, 10  # neither affects what attention costs
+"""Densities of the paper's models trained with λ = 1e-1 (Table 2), which its Table 3 describes."""
+N_IDS, N_LABELS = 256, 10  # neither affects the cost of attention
 REFERENCE = "full"
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     REFERENCE: ("full attention", {"attention": "full"}),
@@ -32,14 +32,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def method_of(name: str) -> tuple[str, dict[str, Any]]:
-    """The row of a name in :data:`METHODS`, or of an attention that :func:`sbmt.register_attention` was given."""
+    """The row of a name in :data:`METHODS`, or of an attention registered with :func:`sbmt.register_attention`."""
     registered = {mine: (mine, {"attention": mine}) for mine in ATTENTIONS if mine not in RESERVED}
     return choose("attention", name, registered | METHODS)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One input: n tokens, and masks of this density in (0, 1), which attentions without masks ignore.
+    """One input: n tokens, and a density of masks in (0, 1), which attentions without masks ignore.
 
     The model is that of the paper's Table 7 for the task; that of ``retrieval`` reads two documents.
     """
@@ -77,7 +77,7 @@ def model_of(method: str, column: Column, **settings: Any) -> nn.Module:
 
 
 def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_columns()) -> dict[str, Any]:
-    """Counts operations of methods, all if none are named, and of full attention, as JSON holds them."""
+    """Counts the operations of methods (all if none are named) and of full attention, for JSON."""
     names = [name for name in METHODS if not methods or name in (REFERENCE, *methods)]
     names += [name for name in dict.fromkeys(methods) if name not in METHODS]
     operations = {name: [_operations(name, column) for column in columns] for name in names}

@@ -1,4 +1,4 @@
-"""Judges the answers to exercises of the notebooks."""
+"""Checks the answers to exercises of the notebooks."""
 
 import dis
 from collections.abc import Callable, Mapping
@@ -11,10 +11,10 @@ NOT_YET = "✗ Not yet."
 
 
 def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]] | None = None) -> None:
-    """Prints whether an answer is right, and if it is not, the hint for the mistake it looks like.
+    """Prints whether an answer is right, and if not, the hint for the mistake that it looks like.
 
-    ``right`` takes the answers and says whether they are right; ``wrong`` has a hint for each likely mistake, and what
-    recognises it. An answer that cannot be judged is refused with the error it caused.
+    ``right`` takes the answers and returns whether they are right; ``wrong`` maps a hint for each likely mistake to a
+    function that recognises it. If checking an answer raises an error, the error is printed.
 
     >>> check(0.25, right=lambda p: abs(p - 0.5) < 0.01, wrong={"Two coins, not three.": lambda p: p == 0.25})
     ✗ Not yet. Two coins, not three.
@@ -29,13 +29,13 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
     try:
         is_right = bool(right(*answers))
         reason = "Open the hint below, then try again."
-    except Exception as error:  # whatever a learner's code may raise
+    except Exception as error:  # anything that a learner's code may raise
         is_right, reason = False, f"Your answer ends in {type(error).__name__}: {error}"
     if is_right:
         print("✓ Right.")
         return
     for hint, fits in (wrong or {}).items():
-        with suppress(Exception):  # it is another mistake than this
+        with suppress(Exception):  # it is a different mistake
             if fits(*answers):
                 reason = hint
                 break
@@ -43,7 +43,7 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
 
 
 def is_blank(answer: Any) -> bool:
-    """Whether something is still ``...``, or holds it, or is a function whose body is."""
+    """Whether an answer is still ``...``, contains it, or is a function with that body."""
     if isinstance(answer, Mapping):
         answer = list(answer.values())
     if isinstance(answer, list | tuple):

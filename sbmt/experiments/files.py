@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and read only where they are regular files of a sensible size."""
+"""Files: written whole or not at all, and read only if they are regular files of a sensible size."""
 
 import hashlib
 import json
@@ -19,29 +19,29 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, is_number
 
 LOCK = ".lock"  # in a folder while a process writes there, see sbmt.experiments.locks
-CHECKSUM = "checksum"  # the entry of a JSON object that it is checked by
+CHECKSUM = "checksum"  # the entry of a JSON object that verifies the others
 MOST_BYTES = 1 << 31  # of a file that is read as a whole
 MOST_TENSORS = 1 << 36
 
 
 @contextmanager
 def tell_os_errors(expected: str, do: str = "choose a folder with room and rights") -> Iterator[None]:
-    """Turns what the system refuses within the block into one SbmtError."""
+    """Turns errors of the operating system within the block into one SbmtError."""
     try:
         yield
-    except (OSError, UnicodeEncodeError) as error:  # the latter of names that no file can have
+    except (OSError, UnicodeEncodeError) as error:  # the latter for names that no file can have
         raise SbmtError(expected, getattr(error, "strerror", None) or error, do) from error
 
 
 def check_regular(path: Path, do: str = "check its name and permissions") -> None:
-    """Raises SbmtError unless a path leads to a regular file; reading a pipe or a device might never end."""
+    """Raises SbmtError unless a path leads to a regular file; reading a pipe or a device might never finish."""
     with tell_os_errors(f"a file {path}", do):
         if not stat.S_ISREG(path.stat().st_mode):
             raise SbmtError(f"a regular file {path}", "a folder, a device or a pipe", "name a plain file")
 
 
 def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and permissions") -> bytes:
-    """The content of a file that may come from anywhere, of at most ``most`` bytes."""
+    """The content of a file of any origin, of at most ``most`` bytes."""
     check_regular(path, do)
     with tell_os_errors(f"a file {path}", do):
         if (size := path.stat().st_size) > most:
@@ -50,9 +50,9 @@ def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and 
 
 
 def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
-    """Raises SbmtError unless a folder is absent, empty but for a lock, or made by the command that asks.
+    """Raises SbmtError unless a folder is absent, empty except for a lock, or was made by the command that asks.
 
-    The file ``marker``, which begins with ``start``, shows that it was.
+    In the last case, it contains a file ``marker`` that begins with ``start``.
     """
     with tell_os_errors(f"to write into {folder}"):
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
@@ -62,7 +62,7 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
 
 
 def check_may_replace(path: Path, marker: Path, start: bytes) -> None:
-    """Raises SbmtError if a file exists, and no file ``marker`` that begins with ``start`` shows that it is ours."""
+    """Raises SbmtError if a file exists and no file ``marker`` that begins with ``start`` identifies it as ours."""
     with tell_os_errors(f"to write {path}"):
         if path.exists() and not _begins(marker, start):
             raise SbmtError(f"to write {path}", "a file that this command did not make", "name another folder")
@@ -73,7 +73,7 @@ def _begins(path: Path, start: bytes) -> bool:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file so that a reader sees the old content or the new one, never half of it.
+    """Writes a file so that a reader sees either the old content or the new one.
 
     A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
     """
@@ -95,7 +95,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def check_writable(*paths: Path | None) -> None:
-    """Checks that files can be written here, so that a long computation does not fail at its end; None is skipped."""
+    """Checks that files can be written, so that a long computation does not fail at its end; None is skipped."""
     for path in filter(None, paths):
         with tell_os_errors(f"to write {path}"):
             parent = next(folder for folder in _target(path).parents if folder.exists())
@@ -103,14 +103,14 @@ def check_writable(*paths: Path | None) -> None:
 
 
 def check_not_replaced(source: Path | None, *outputs: Path | None) -> None:
-    """Raises SbmtError if writing one of the outputs would replace what is read, under whatever name; skips None."""
+    """Raises SbmtError if an output, under whatever name, is the file that is read; None is skipped."""
     for path in filter(None, outputs):
         if source and (target := _target(path)).exists() and target.samefile(source):
-            raise SbmtError(f"another file than {source}, which is read", path, "name a new one")
+            raise SbmtError(f"an output file other than {source}, which is read", path, "name a new one")
 
 
 def _target(path: Path) -> Path:
-    """The file that a path or link leads to, which need not exist; SbmtError if it cannot be replaced."""
+    """The file that a path or link leads to, which need not exist; SbmtError if it is not a regular file."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise SbmtError(f"to write {path}", "a folder, a device or a pipe", "name a plain file")
@@ -118,26 +118,26 @@ def _target(path: Path) -> Path:
 
 
 def remove_parts(folder: Path) -> None:
-    """Removes the unfinished files of writers that were killed. Nobody else may be writing in the folder."""
+    """Removes the unfinished files of killed writers. No other process may be writing in the folder."""
     for part in folder.glob(f".*.{'[0-9a-f]' * 8}.part"):
         part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
-    """Writes JSON, indented, with a checksum if asked for, which :func:`read_json` compares."""
+    """Writes indented JSON, with a checksum if ``has_checksum``, which :func:`read_json` verifies."""
     if has_checksum:
         content = content | {CHECKSUM: _checksum(content)}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_bytes(path, text.encode(errors="backslashreplace"))  # file names need not be Unicode; JSON escapes that way
+    write_bytes(path, text.encode(errors="backslashreplace"))  # of file names that are not Unicode
 
 
 def read_json(path: Path) -> Any:
-    """Reads JSON; raises SbmtError if it is damaged, or its checksum, if it has one, is wrong."""
+    """Reads JSON; raises SbmtError if it is damaged or has a wrong checksum."""
     text = read_file(path, do="name the folder of a run")
     try:
         content = json.loads(text.decode())
         if isinstance(content, dict) and content.get(CHECKSUM, "") not in ("", _checksum(content)):
-            raise ValueError("another checksum")
+            raise ValueError("wrong checksum")
         return content
     except (ValueError, RecursionError) as error:
         do = "restore it, or remove its folder and create it again"
@@ -145,9 +145,9 @@ def read_json(path: Path) -> Any:
 
 
 def check_form(content: Any, form: Any, where: str) -> None:
-    """Raises SbmtError unless what JSON held has a form: a type, ``list[T]``, ``dict[str, T]``, or entries with theirs.
+    """Raises SbmtError unless JSON content has a form: a type, ``list[T]``, ``dict[str, T]``, or a dict of entries.
 
-    An entry ``"name?"`` may be absent, and there may be others. A ``float`` is any finite number.
+    An entry ``"name?"`` may be absent, and there may be further ones. A ``float`` is any finite number.
     """
     origin, kinds = get_origin(form), get_args(form)
     if isinstance(form, dict) and isinstance(content, dict):
@@ -166,7 +166,7 @@ def check_form(content: Any, form: Any, where: str) -> None:
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """SHA-256 of an object without its checksum and without the entries that differ between equal runs."""
+    """SHA-256 of an object without its checksum and the entries that differ between equal runs."""
     rest = {name: value for name, value in content.items() if name not in (CHECKSUM, "seconds", "manifest")}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -180,16 +180,16 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads tensors; nothing is unpickled, since the format holds only numbers."""
+    """Reads tensors. Nothing is unpickled, since the format contains only numbers."""
     from safetensors import SafetensorError
-    from safetensors.torch import load  # from bytes: reading by name would ask for names in Unicode
+    from safetensors.torch import load  # from bytes, since reading by name would require Unicode
 
     content = read_file(path, MOST_TENSORS, do="name the folder of a run")
     try:
         tensors = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         if (header.get("__metadata__") or {}).get("sha256") not in (None, _digest(tensors)):
-            raise ValueError("another checksum")
+            raise ValueError("wrong checksum")
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         do = "restore it, or remove its folder and train again"
         raise SbmtError(f"tensors in {path}", f"damage ({error})", do) from error
@@ -205,14 +205,13 @@ def _digest(tensors: dict[str, Tensor]) -> str:
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
-    """Loads weights into a model; names, shapes and types must fit exactly, and all must be finite."""
+    """Loads weights into a model. Names, shapes and types must match, and all weights must be finite."""
+    do = "restore the file, or train again"
     for name, weight in model.state_dict().items():
         if (found := tensors.get(name, weight)).dtype != weight.dtype:
-            raise SbmtError(
-                f"{name} of type {weight.dtype} in {folder}", found.dtype, "restore the file, or train again"
-            )
+            raise SbmtError(f"{name} of type {weight.dtype} in {folder}", found.dtype, do)
         if not found.isfinite().all():
-            raise SbmtError(f"finite weights in {folder}", f"others in {name}", "restore the file, or train again")
+            raise SbmtError(f"finite weights in {folder}", f"infinity or NaN in {name}", do)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Locks on folders, so that only one process at a time writes into each."""
+"""Locks on folders, so that only one process at a time writes into each of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,26 +9,23 @@ from filelock import FileLock, Timeout
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import LOCK, tell_os_errors
 
-PATIENCE = 5.0  # seconds to wait for a folder: after a study is killed, its workers take a moment to end
+PATIENCE = 5.0  # seconds to wait for a folder, since the workers of a killed study take a moment to end
 
 
 @contextmanager
-def only_writer(folder: Path | str | None) -> Iterator[None]:
-    """Locks a folder, unless it is None, against other processes and threads that use this function.
+def only_writer(folder: Path) -> Iterator[None]:
+    """Locks a folder against other processes and threads that use this function.
 
     The system releases the lock when the process ends, so that a killed run can be resumed at once.
     """
-    if folder is None:
-        yield
-        return
-    path = Path(folder, LOCK)
+    path = folder / LOCK
     lock = FileLock(path, timeout=PATIENCE, poll_interval=0.1)
     with tell_os_errors(f"to write into {folder}"):
         if path.exists() and path.stat().st_size:  # ours are empty
             raise SbmtError(f"to lock {folder}", f"a file {LOCK} of others", "name another folder, or move it away")
         for is_first in (True, False):  # the previous writer may remove its folder while this one waits
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 lock.acquire()
                 break
             except FileNotFoundError:
@@ -36,10 +33,10 @@ def only_writer(folder: Path | str | None) -> Iterator[None]:
                     raise
             except Timeout:
                 do = "wait for it to end, or name another folder"
-                raise SbmtError(f"to be the only process that writes into {folder}", "another", do) from None
+                raise SbmtError(f"to be the only process that writes into {folder}", "a second one", do) from None
     try:
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # a process that waits for it notices, and makes a new one
+            path.unlink()  # a waiting process notices, and makes a new one
         lock.release()

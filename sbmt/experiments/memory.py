@@ -1,4 +1,4 @@
-"""The memory that a process holds, and the peak of what a call adds to it."""
+"""The memory of this process, and the peak that a call adds to it."""
 
 import sys
 from collections.abc import Callable
@@ -11,10 +11,10 @@ MEBIBYTE = 2**20
 
 
 def peak_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
-    """MiB that this process holds before a call, MiB that the call adds to them at its peak, and what it returns."""
+    """MiB in use before a call, MiB that the call adds at its peak, and what it returns."""
     if sys.platform != "linux":
         raise SbmtError("Linux, to measure memory", sys.platform, "measure it there")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is held now
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present use
     before = _held("VmRSS")
     result = call()
     return before, _held("VmHWM") - before, result

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-LEFT_OUT = "–"
+LEFT_OUT = "–"  # an empty cell
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Table:
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()  # such as why a cell is empty
+    notes: tuple[str, ...] = ()  # such as reasons for empty cells
 
     def markdown(self) -> str:
         """Title, table and notes in Markdown."""

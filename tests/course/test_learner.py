@@ -6,6 +6,7 @@ Only the cells that an exercise needs are run, so the course is not executed aga
 import tomllib
 from pathlib import Path
 
+import jaxtyping
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
@@ -22,6 +23,7 @@ ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exer
 def as_in_a_kernel_of_its_own(monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in a kernel; a fixture of all tests sets it back
     threads = torch.get_num_threads()
     yield
     torch.set_default_dtype(torch.float32)

@@ -22,7 +22,7 @@ from tests.experiments.training.tiny_language import (
 @pytest.fixture(autouse=True)
 def no_shape_checks_in_whole_runs(request, no_shape_checks_on_bad_input):
     """They would take a third of the time; the tests of the library check the same functions."""
-    if request.path.parent.name in ("training", "studies", "cli"):
+    if request.path.parent.name in ("training", "studies", "cli", "sparsification", "plots"):
         jaxtyping.config.update("jaxtyping_disable", True)
 
 

@@ -18,7 +18,7 @@ def test_a_folder_has_one_writer(tmp_path, monkeypatch):
     with only_writer(folder):
         with pytest.raises(SbmtError, match="only process"), only_writer(folder):
             pass
-        with only_writer(tmp_path / "a" / "c"), only_writer(None):
+        with only_writer(tmp_path / "a" / "c"):
             pass
     with only_writer(folder):
         (folder / "file").touch()

@@ -5,9 +5,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +18,6 @@ from tests.experiments.training.runs import has_same_numbers
 from tests.faults.conftest import TRAINING
 
 pytestmark = pytest.mark.bad_input
-ROOT = Path(__file__).parents[2]
-WAIT = 600
-"""Seconds after which a process counts as hanging, on however busy a machine."""
 
 STOPPED = "sbmt: stopped\n"
 FAILURES = {
@@ -129,30 +123,3 @@ def test_ctrl_c_while_a_run_is_tested_is_answered_in_a_line(here, command_line, 
     assert (code, err) == (130, STOPPED)
     assert command_line(f"{line} --resume")[0] == 0
     assert has_same_numbers(here / "new", here / "listops")
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="no /proc to see which processes there are")
-def test_ctrl_c_ends_the_workers_of_a_study_too(here):
-    """A terminal sends it to them as well, and they print nothing."""
-    line = [sys.executable, "-m", "sbmt", *"demo --workers 2 --output new".split()]
-    with subprocess.Popen(
-        line,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        start_new_session=True,
-    ) as study:
-        end = time.monotonic() + WAIT
-        while study.poll() is None and not list((here / "new").glob("*/config.json")):
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        os.killpg(study.pid, signal.SIGINT)
-        _, err = study.communicate(timeout=WAIT)
-    assert (study.returncode, err) == (130, STOPPED), err
-    with pytest.raises(ProcessLookupError):  # nobody is left in the group
-        while time.monotonic() < end:
-            os.killpg(study.pid, 0)
-            time.sleep(0.01)
-    files_below(here)

@@ -1,4 +1,4 @@
-"""How fast and how large: contestants timed in turn on inputs of known density (``sbmt bench``)."""
+"""Time and memory of contestants that take turns on inputs of known density (``sbmt bench``)."""
 
 from sbmt.experiments.benchmarks.suites import SUITES as SUITES
 from sbmt.experiments.benchmarks.suites import run_suites

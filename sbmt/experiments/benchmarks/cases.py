@@ -1,4 +1,4 @@
-"""Inputs of known density: SBM attention layers in which one number is set so that the density is met."""
+"""Inputs of known density: SBM attention layers with one number that is set to meet the density."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estima
 
 @dataclass(frozen=True)
 class Setting:
-    """What an input should look like: n queries and keys, the expected share of pairs that are edges, and sizes.
+    """Properties of an input: n queries and keys, the expected share of pairs that are edges, and sizes.
 
     ``kind`` is ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
     """
@@ -47,7 +47,7 @@ def fitted_setting(n: int, keys_per_query: float) -> Setting:
 class Case:
     """A layer, a batch of one example ``(1, heads, n, d_head)``, and a random gradient of the output.
 
-    Layers that are made up have no exploration, a fitted one has its own.
+    Made-up layers have no exploration; a fitted layer keeps its own.
     """
 
     setting: Setting
@@ -58,12 +58,12 @@ class Case:
     cotangent: Tensor
 
     def block_model(self) -> BlockModel:
-        """What the layer infers from these tokens."""
+        """The block model that the layer infers from these tokens."""
         return self.layer.block_model(self.query, self.key)
 
     @property
     def leaves(self) -> list[Tensor]:
-        """Everything that a training step takes gradients of."""
+        """All tensors whose gradients a training step needs."""
         return [self.query, self.key, self.value, *self.layer.parameters()]
 
 
@@ -80,7 +80,7 @@ def build(setting: Setting, seed: int = 0, device: torch.device = CPU, dtype: to
 
 
 def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships that differ little, as at the start of training: every pair is about as likely as any other.
+    """Memberships that differ little, as at the start of training: all pairs are about equally likely.
 
     All clusters get the same component along one direction, along which the MLP's last bias moves all tokens.
     """
@@ -130,7 +130,7 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
 
 
 def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships as training leaves them: the shipped fitted network reads a sequence that it has never seen.
+    """Memberships of a trained network: the shipped fitted one reads a sequence that it has never seen.
 
     It was trained to find equal values among 256 tokens, each a noisy copy of a random vector, so that sequences of any
     length are alike. All its rates are multiplied by one number, set to meet the density, self-loops included.
@@ -168,7 +168,7 @@ def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
 
 
 def _bisect(density_at: Callable[[float], float], density: float, low: float, high: float) -> None:
-    """Leaves a layer at this density, which rises from ``low`` to ``high``."""
+    """Sets a layer to this density, which rises from ``low`` to ``high``."""
     least, most = density_at(low), density_at(high)
     if not least <= density <= most:
         raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "choose a density in this range")

@@ -1,8 +1,7 @@
-"""What trained networks cost on inputs much longer than those that they were trained on."""
+"""The cost of trained networks on inputs much longer than those in training."""
 
 import copy
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,29 +13,29 @@ from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
 
 PACE = Pace(seconds=6.0)
-LARGEST_SHIFT, HALVINGS = 16.0, 10  # of logarithms of rates, and of the interval in which that to apply is sought
+LARGEST_SHIFT, HALVINGS = 16.0, 10  # of the logarithms of rates, and of the interval in bisection
 
 
 def on_longer_inputs(
     models: Mapping[str, TokenTagger], length: int, trained_on: int, reference: str
 ) -> dict[str, dict[str, Any]]:
-    """Times of a forward pass on so many tokens, in turn, and edges per query.
+    """Times of forward passes on this many tokens, in turn, and edges per query.
 
     Positions repeat. One factor lowers all rates of fitted masks until a query has as many edges as on the
     ``trained_on`` tokens of training.
     """
     tokens = torch.randint(models[reference].encoder.vocab_size or 1, (1, length))
     stretched = {name: _stretched(model, tokens, trained_on) for name, model in models.items()}
-    calls = {name: partial(model, tokens) for name, model in stretched.items()}
+    entries = {name: _entry(model, tokens) for name, model in stretched.items()}
     with torch.inference_mode():
-        found: dict[str, dict[str, Any]] = race({x: _entry(calls[x]) for x in calls}, PACE, reference=reference)
+        found: dict[str, dict[str, Any]] = race(entries, PACE, reference=reference)
         for name, model in stretched.items():
             found[name]["edges_per_query"] = _edges_per_query(model, tokens)
     return found
 
 
-def _entry(call: Callable[[], object]) -> Entry:
-    return Entry(lambda _: call())
+def _entry(model: TokenTagger, tokens: Tensor) -> Entry:
+    return Entry(lambda _: model(tokens))
 
 
 def longer_table(found: dict[str, dict[str, Any]], titles: Mapping[str, str], length: int) -> Table:
@@ -55,7 +54,7 @@ def _edges_per_query(model: TokenTagger, tokens: Tensor) -> float:
 
 @torch.inference_mode()
 def _stretched(model: TokenTagger, tokens: Tensor, trained_on: int) -> TokenTagger:
-    """A copy of a network that takes these tokens, which may be more than those it was trained on."""
+    """A copy of a network that takes these tokens, possibly more than in training."""
     model = copy.deepcopy(model).eval()
     encoder, length = model.encoder, tokens.shape[1]
     edges = _edges_per_query(model, tokens[:, :trained_on])

@@ -1,4 +1,4 @@
-"""The suites: one attention layer, forward and as a training step, timed in turn with full attention."""
+"""The suites: one attention layer in a forward pass and a training step, timed in turn with full attention."""
 
 import copy
 import gc
@@ -28,7 +28,7 @@ DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
 
 
 def _both(*points: tuple[int, float], **sizes: int) -> list[Setting]:
-    """The settings at these points (n, density) with each kind of input that is made up."""
+    """The settings at these points (n, density) with each kind of made-up input."""
     return [Setting(n, density, kind, **sizes) for kind in MADE_UP for n, density in points]
 
 
@@ -64,7 +64,7 @@ def sbm_attention(case: Case, backend: str = "auto") -> Any:
 
 
 def window_attention(case: Case) -> Any:
-    """The window that holds as many keys as are drawn, through the library's own kernels."""
+    """A window of as many keys as are drawn, through the library's own kernels."""
     setting = case.setting
     n_keys = round(setting.n * setting.density)
     layer = RandomMaskAttention(setting.d_head, setting.n_heads, mask_density=0.0, window=n_keys)
@@ -83,7 +83,7 @@ IN_SUITE = {"attention": (REFERENCE, OURS, "math", "pyg", "dense"), "fitted": (R
 
 
 def too_large(name: str, setting: Setting) -> str | None:
-    """Why a contestant does not take part in a case on a CPU, or None; a GPU runs out of memory."""
+    """Why a contestant does not take part in a case on a CPU, or None; on a GPU, it runs out of memory."""
     n_pairs = setting.n_heads * setting.n**2
     most = {REFERENCE: 2**30, "math": 2**26, "dense": 2**24, "pyg": 2**22}.get(name, n_pairs)
     size, what = (n_pairs * setting.density, "edges") if name == "pyg" else (n_pairs, "pairs")
@@ -91,7 +91,7 @@ def too_large(name: str, setting: Setting) -> str | None:
 
 
 def entry(name: str, case: Case, is_training: bool) -> Entry:
-    """What is timed: the output, or with ``is_training`` all gradients of its product with the cotangent."""
+    """The timed call: the output, or with ``is_training`` all gradients of its product with the cotangent."""
 
     def call(_: object) -> tuple[Tensor | None, ...]:
         with torch.set_grad_enabled(is_training):
@@ -128,7 +128,7 @@ def compare(case: Case, is_training: bool, names: Sequence[str], pace: Pace) -> 
 
 
 def first_call(first: Entry, device: torch.device) -> Summary:
-    """Why a contestant is ``missing``, or the ``peak`` of its memory in MiB, on a CPU only where Linux tells it."""
+    """Why a contestant is ``missing``, or its ``peak`` of memory in MiB, which is measured only on GPUs and Linux."""
     try:
         first.seconds()
         if device.type == "cuda":
@@ -137,7 +137,7 @@ def first_call(first: Entry, device: torch.device) -> Summary:
             first.seconds()
             return {"peak": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
         return {"peak": round(peak_of(first.seconds)[1], 1)} if sys.platform == "linux" else {}
-    except Exception as error:  # whatever a contestant raises on this machine is the finding, and the others go on
+    except Exception as error:  # whatever a contestant raises is its result, and the others continue
         if is_out_of_memory(error):
             return {"missing": "out of memory"}
         message = (str(error).strip() or "no message").splitlines()[0][:160]

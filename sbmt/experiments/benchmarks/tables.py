@@ -1,4 +1,4 @@
-"""Tables of what the suites found, for the terminal and for the documentation."""
+"""Tables of the suites' results, for the terminal and the documentation."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ WRITTEN = {
 def tables_of(result: dict[str, Any]) -> list[Table]:
     """The tables of a results file: per sweep, forward and training step, times and peaks of memory."""
     tables = []
-    for suite in (name for name in result["suites"] if name in SUITES):  # older files hold others
+    for suite in (name for name in result["suites"] if name in SUITES):  # older files contain others
         cases = result["suites"][suite]["found"]["cases"]
         titles = TITLES | ({OURS: "fitted"} if suite == "fitted" else {})
         for sweep in dict.fromkeys(sweep for case in cases for sweep in case["sweeps"]):
@@ -39,7 +39,7 @@ def tables_of(result: dict[str, Any]) -> list[Table]:
 def _table(
     name: str, title: str, cases: list[dict[str, Any]], shown: list[tuple[str, str]], titles: dict[str, str]
 ) -> Table:
-    """A row per case; what is the same for all of them moves to the title, and a contestant that never ran goes."""
+    """A row per case; common values move to the title, and contestants that never ran are left out."""
     cases = sorted(cases, key=lambda case: (case["kind"], case["n"], case["density"], case["n_clusters"]))
     columns = {
         "memberships": [case["kind"] for case in cases],

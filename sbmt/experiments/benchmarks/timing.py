@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants take turns, so that a slow moment of the machine affects all of them."""
+"""Interleaved timing: contestants take turns, so that a slow moment of the machine affects all of them alike."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch.utils.benchmark import timer  # waits for a GPU before it reads the clock
+from torch.utils.benchmark import timer  # waits for a GPU before reading the clock
 
 from sbmt.errors import choose
 
@@ -27,7 +27,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant: the call that is timed receives what ``prepare`` returns, which is not timed."""
+    """One contestant: the timed call receives the result of ``prepare``, which is not timed."""
 
     run: Callable[[Any], object]
     prepare: Callable[[], Any] = lambda: None
@@ -57,7 +57,7 @@ def race(
     used = dict.fromkeys(names, 0.0)
     for name in names:
         entries[name].seconds()
-    gc.collect(0)  # garbage of the last race is young; a full collection takes longer than many a race
+    gc.collect(0)  # garbage is young, and a full collection would take longer than many races
     gc.disable()
     try:
         for turn in range(pace.most):

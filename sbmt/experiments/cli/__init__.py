@@ -1,4 +1,4 @@
-"""The command line. After a mistake it prints one line and exits with code 2; it never prints a traceback."""
+"""The command line. A mistake is answered with one line and exit code 2, never with a traceback."""
 
 import sys
 
@@ -34,7 +34,7 @@ def options(version: bool = VERSION) -> None:
 
 
 def make_app() -> typer.Typer:
-    """All commands, with the options of the attentions that are registered now."""
+    """All commands, with the options of all registered attentions."""
     names = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(
         no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, context_settings=names
@@ -61,7 +61,7 @@ def _run() -> None:
     try:
         make_app()(prog_name="sbmt")
     except SystemExit as leaving:
-        if leaving.code == 1:  # nobody reads the output any more, as after | head
+        if leaving.code == 1:  # the output is no longer read, as after | head
             raise BrokenPipeError from None
         if sys.stdout is not None:
             sys.stdout.flush()  # so that a full disk is reported

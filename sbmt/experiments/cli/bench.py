@@ -1,4 +1,4 @@
-"""``sbmt bench``, ``cost`` and ``sample``: time and memory, operations, and masks, without a trained model."""
+"""``sbmt bench``, ``cost`` and ``sample``: time, memory, operations and masks, without a trained model."""
 
 from dataclasses import replace
 from pathlib import Path

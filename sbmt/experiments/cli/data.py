@@ -58,7 +58,7 @@ def list_prepared() -> None:
     cache = prepared_folder()
     folders = sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir())  # glob hides errors
     if not folders:
-        say("Nothing is prepared. Begin with: sbmt data prepare listops --reduced")
+        say("Nothing is prepared. Start with: sbmt data prepare listops --reduced")
     is_damaged = False
     for folder in folders:
         try:

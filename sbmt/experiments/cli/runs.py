@@ -1,4 +1,4 @@
-"""``sbmt evaluate``, ``predict`` and ``inspect``: what a trained model answers and attends."""
+"""``sbmt evaluate``, ``predict`` and ``inspect``: the answers of a trained model and its masks."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -72,7 +72,7 @@ def inspect(
     config = loaded.config
     is_generated = isinstance(config, GeneratedConfig)
     if is_generated and (not isinstance(config, RepeatedTokensConfig) or config.fresh_values):
-        got = f"one on {config.task.replace('_', ' ')}, whose tokens have no order in which to show the mask"
+        got = f"one on {config.task.replace('_', ' ')}, whose masks have no order of tokens to be shown in"
         raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
     if query is not None and (is_generated or config.is_image):
         raise SbmtError("--query only for a run on texts", config.task, "leave it out")

@@ -1,7 +1,7 @@
 """``sbmt sparsify``: fitted masks for a network that was trained with full attention."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -17,17 +17,6 @@ from sbmt.experiments.training.fit import check_unkept
 MASKS = "masks.json"
 
 
-@contextmanager
-def _without_subnormals() -> Iterator[None]:
-    """Rates may be tiny, and arithmetic on subnormal numbers takes ten times as long as on zeros."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
-@_without_subnormals()
 def sparsify(
     run: Annotated[
         Path, typer.Argument(help="folder of a run trained with full attention, or of a model of Transformers")
@@ -48,23 +37,25 @@ def sparsify(
     """Replace full attention by fitted masks, and compare them with other masks of equal size.
 
     All weights stay as they are, unless --fine-tune trains them further, under masks of every kind alike; the block
-    models are fitted on the run's training examples. The result is a run as any other: sbmt evaluate and sbmt inspect
-    read it.
+    models are fitted on the run's training examples. The result is an ordinary run, which sbmt evaluate and sbmt
+    inspect read.
 
-    Given --text, RUN is the folder of an encoder of Hugging Face Transformers. How close its embeddings of texts stay
-    to those of full attention is compared, and the result is a folder that sbmt.sparsification.load_sparsified reads,
-    with the comparison in masks.json, masks.md and masks.png.
+    With --text, RUN is the folder of a Hugging Face Transformers encoder. The comparison is of how close its embeddings
+    of texts stay to those of full attention, and is written to masks.json, masks.md and masks.png in the output folder,
+    which sbmt.sparsification.load_sparsified reads.
     """
     check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0 or (fine_tune and text):
         raise SbmtError("fine_tune ≥ 0, and 0 with --text", fine_tune, "use 0 to keep all weights")
-    run = run if run.name not in ("", "..") else run.resolve()  # "." has no name of its own
+    run = run if run.name not in ("", "..") else run.resolve()  # "." has no name
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
     check_writable(folder / MASKS, json)
     check_not_replaced(text, json)
     options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
-    with progress_bars() as progress:
+    with progress_bars() as progress, ExitStack() as afterwards:
+        torch.set_flush_denormal(True)  # rates may be tiny, and subnormal numbers take ten times as long as zeros
+        afterwards.callback(torch.set_flush_denormal, False)
 
         def bar(name: str, total: int) -> Callable[..., None]:
             task = progress.add_task(name, total=total)

@@ -20,9 +20,9 @@ from sbmt.experiments.training.run import Run
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
 RESULT = "result.json"
-START = b'{\n "task": '  # how our ``result.json`` begins
+START = b'{\n "task": '  # of a ``result.json`` that a study wrote
 LONGER = 4096
-"""Tokens on which the demo's networks are timed."""
+"""Number of tokens on which the demo's networks are timed."""
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
@@ -84,7 +84,7 @@ def study(
 def _run(
     chosen: Study, folder: Path, workers: int, json: Path | None = None
 ) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
-    """Runs a study, writes and prints its numbers."""
+    """Runs a study, and writes and prints its numbers."""
     check_may_replace(folder / RESULT, folder / RESULT, START)
     runs = run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
@@ -104,8 +104,8 @@ def glue(
 ) -> None:
     """Pre-train several attentions and fine-tune each on the four tasks of the paper's Table 4.
 
-    Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. What was
-    interrupted goes on where it stopped. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
+    Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. Interrupted
+    runs are resumed. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
     check_targets(json, figure)
     check_may_replace(output / RESULT, output / RESULT, b'{\n "mlm": ')

@@ -1,4 +1,4 @@
-"""What commands show on the terminal: lines, tables, scores and live progress."""
+"""Output of the commands on the terminal: lines, tables, scores and live progress."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from sbmt.experiments.training.run import Run, Step
 
 
 def say(line: object) -> None:
-    """Prints a line; control characters, which names of files may hold, are escaped."""
+    """Prints a line; control characters, which file names may contain, are escaped."""
     typer.echo(printable(line))
 
 
 def print_table(found: Table) -> None:
-    """Prints a table and its notes; a row that is too long for a terminal runs over its edge, unbroken."""
+    """Prints a table and its notes; rows that are wider than the terminal are not wrapped."""
     table = Printed(title=found.title)
     for number, heading in enumerate(found.headings):
         table.add_column(heading, justify="right" if number else "left")
@@ -37,7 +37,7 @@ def print_table(found: Table) -> None:
 
 
 def print_scores(test: Any, about: dict[str, Any]) -> None:
-    """Prints accuracy, loss, density and other metrics of a test; all else is in the run's ``result.json``."""
+    """Prints accuracy, loss, density and other metrics of a test; the rest is in the run's ``result.json``."""
     n_test = f", {about['n_test']:,} examples" if "n_test" in about else ""
     numbers = f"Test{n_test}: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}"
     if "interval" in about:
@@ -48,7 +48,7 @@ def print_scores(test: Any, about: dict[str, Any]) -> None:
 
 
 def study_table(result: dict[str, Any]) -> Table:
-    """A row per trial of a study, given its summary: medians over its seeds."""
+    """A row of medians over seeds per trial of a study, from its summary."""
     seeds = Counter(run["trial"] for run in result["runs"])
     rows = []
     for trial, title in result["titles"].items():
@@ -60,7 +60,7 @@ def study_table(result: dict[str, Any]) -> Table:
 
 
 def check_targets(json: Path | None = None, figure: Path | None = None) -> None:
-    """Checks before the work, not after it, that its results can be written."""
+    """Checks before a long computation that its results can be written."""
     if figure is not None:
         from sbmt.experiments.plots.style import figure_format
 
@@ -69,7 +69,7 @@ def check_targets(json: Path | None = None, figure: Path | None = None) -> None:
 
 
 def publish(result: Any, tables: Iterable[Table], *paths: Path | None) -> None:
-    """Writes numbers as JSON to all paths that are named, and prints tables of them."""
+    """Writes numbers as JSON to all paths that are not None, and prints tables of them."""
     for path in filter(None, paths):
         write_json(path, result)
     for table in tables:
@@ -77,7 +77,7 @@ def publish(result: Any, tables: Iterable[Table], *paths: Path | None) -> None:
 
 
 def progress_bars(last: str | None = None, *, quiet: bool = False) -> Progress:
-    """Bars to be shown while a ``with`` block runs; they end with a field of the task, or how many parts are done."""
+    """Progress bars for a ``with`` block; they end with the task's field ``last``, or the number of finished parts."""
     end = TextColumn(f"{{task.fields[{last}]}}", markup=False) if last else MofNCompleteColumn()
     time = TimeRemainingColumn(compact=True, elapsed_when_finished=True)
     title = TextColumn("{task.description:<25}", markup=False)
@@ -85,13 +85,13 @@ def progress_bars(last: str | None = None, *, quiet: bool = False) -> Progress:
 
 
 def numbers_of(step: Step) -> str:
-    """Loss, accuracy and density of a training batch, and the fit of its block models, in a few words."""
+    """Loss, accuracy and density of a training batch, and the fit of its block models, in one line."""
     fit = "" if step.auxiliary_loss is None else f" fit {step.auxiliary_loss:.2f}"
     return f"loss {step.loss:.2f} acc {step.accuracy:.3f} dens {step.density:.3f}{fit}"
 
 
 def run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
-    """Runs a study, or what is left of it; a bar counts the steps of all its runs."""
+    """Runs or resumes a study, with a bar that counts the steps of all its runs."""
     steps = {(trial.name, seed): study.config.override(**trial.settings).steps for trial, seed in study.plan()}
     done = dict.fromkeys(steps, 0)
     with progress_bars("numbers") as progress:

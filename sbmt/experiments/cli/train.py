@@ -21,8 +21,8 @@ from sbmt.layers.registry import ATTENTIONS, options_of
 
 Reduced = Annotated[bool, typer.Option("--reduced", help="small settings, minutes on one core, instead of Table 7")]
 REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
-MLM = "Pre-train a masked language model: guess the tokens that were hidden."
-RECALL = """Give the value that was stored with a key, among distractors (associative recall).
+MLM = "Pre-train a masked language model: predict hidden tokens."
+RECALL = """Recall the value that was stored with a key, among distractors (associative recall).
 
 Every option of the network starts where full attention learns the task within 200 steps."""
 
@@ -33,7 +33,7 @@ Prepare text of your own first: sbmt data prepare corpus --reduced --from FOLDER
 
 
 def make_train_app() -> typer.Typer:
-    """The commands, with the options of the attentions that are registered now."""
+    """The commands, with the options of all registered attentions."""
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
     _add(app, "repeated-tokens", generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
     _add(app, generated.RECALL, generated.RecallConfig, generated.RecallConfig().override, RECALL, "length")
@@ -51,7 +51,7 @@ def make_train_app() -> typer.Typer:
 def _add(
     app: typer.Typer, name: str, kind: type, make: Callable[..., TrainingConfig], title: str | None, *without: str
 ) -> None:
-    """A command with the options of ``make``, which turns them and the fields of a configuration into one."""
+    """Adds a command with the options of ``make``, which builds the configuration, and the fields of ``kind``."""
     where = [p for p in inspect.signature(_train).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
     def command(**given: Any) -> None:
@@ -66,7 +66,7 @@ def _add(
 
 
 def _config_options(config: type, without: set[str]) -> list[inspect.Parameter]:
-    """An option for each field of a configuration and each option of any attention, all None if not given.
+    """An option for each field of a configuration and each option of any attention; None by default.
 
     A field's help text is its metadata ``"help"``; names in ``without`` get no option.
     """
@@ -75,15 +75,15 @@ def _config_options(config: type, without: set[str]) -> list[inspect.Parameter]:
     found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
     for name, (owners, field, hint) in attention_options().items():
         if name in hints:
-            do = "rename it: the command line uses this name"
-            raise SbmtError(f"another name for an option of {owners[0]!r}", name, do)
+            do = "rename it, since the command line uses this name"
+            raise SbmtError(f"an unused name for an option of {owners[0]!r}", name, do)
         help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
         found.append(_option(field, hint, help_, starts.get(name, field.default), "Options of the attention"))
     return found
 
 
 def attention_options() -> dict[str, tuple[list[str], "Field[Any]", Any]]:
-    """All options of attentions by name: the attentions that have it, the first one's field, and its type."""
+    """All options of attentions by name, each with its attentions, the field of the first one, and its type."""
     found: dict[str, tuple[list[str], Field[Any], Any]] = {}
     for attention in ATTENTIONS:
         hints = get_type_hints(options_of(attention))
@@ -123,7 +123,7 @@ def _reducible(
 
 def _glue(
     task: Annotated[str, typer.Option(help=f"one of: {', '.join(GLUE)}")],
-    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; new weights by default")] = None,
+    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; random weights by default")] = None,
     epochs: Annotated[int | None, typer.Option(help=f"passes over the examples; {tasks.EPOCHS} or fewer")] = None,
     reduced: Reduced = False,
     **overrides: Any,
@@ -171,7 +171,7 @@ def _train(
             run = fit(config, folder, resume=resume, on_step=show, **where)
     except KeyboardInterrupt:
         if (folder / STATE).exists():
-            say(f"A checkpoint is kept every {config.checkpoint_every} steps: go on with --resume.")
+            say(f"A checkpoint is kept every {config.checkpoint_every} steps: continue with --resume.")
         raise
     if not quiet:
         print_scores(run.test, run.about)

@@ -1,1 +1,1 @@
-"""Data of the tasks; knows no model."""
+"""Data of the tasks, independent of models."""

@@ -1,4 +1,4 @@
-"""Batches of prepared examples, each of which depends only on its number."""
+"""Batches of prepared examples. A batch depends only on its number."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,30 +18,23 @@ from sbmt.experiments.data.source import check_numbers
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a model reads, and what it should predict."""
+    """The inputs of a model and the labels to predict."""
 
     # For pairs of documents (batch, 2, n), for tokens of several ids or vectors (batch, n, …).
     tokens: Int[Tensor, "batch *_"] | Float[Tensor, "batch *_"]
     mask: Bool[Tensor, "batch *documents n"]  # True = real token
     labels: Int[Tensor, " labels"]  # one per example; with ``selected`` one per selected token, row by row
-    number: int = 0  # of the batch within the training, from 0
-    first_example: int = 0  # number of examples of the same batch that other processes hold before these
+    number: int = 0  # of the batch in training, from 0
+    first_example: int = 0  # number of examples of the same batch before these, in other processes
     selected: Bool[Tensor, "batch n"] | None = None  # the tokens that have to be predicted; None: one label per example
-    # The share of the whole batch's labels that this part holds, times the number of parts: the mean over all parts of
-    # mean loss times weight is the mean loss of the whole batch.
+    # This part's share of the whole batch's labels, times the number of parts: the mean over all parts of mean loss
+    # times weight is the mean loss of the whole batch.
     weight: float = 1.0
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
         names = ("tokens", "mask", "labels") + (() if self.selected is None else ("selected",))
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
-
-
-def batch_of_tokens(
-    tokens: Int[Tensor, "batch n"] | Float[Tensor, "batch n d"], labels: Float[Tensor, "batch n"]
-) -> Batch:
-    """A batch without padding, of whose tokens each has a label."""
-    return Batch(tokens, torch.ones_like(labels, dtype=torch.bool), labels.long().flatten())
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 
 
 def training_examples(n_examples: int, batch_size: int, seed: int, number: int) -> NDArray[np.int64]:
-    """The examples of batch ``number``: a slice of permutations of all examples, each of which the seed decides."""
+    """The examples of batch ``number``: a slice of the permutations of all examples that the seed determines."""
     check_sizes(n_examples=n_examples, batch_size=batch_size)
     places = np.arange(number * batch_size, (number + 1) * batch_size)
     epochs = places // n_examples
@@ -118,19 +111,14 @@ def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) ->
         # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
         signed = np.where(epochs % 2, -lengths[examples], lengths[examples])
         rows = examples[np.lexsort((signed, epochs))].reshape(POOL_BATCHES, batch_size)
-        # The third number makes this independent of the permutations, whose seeds have two.
+        # The third number makes this independent of the permutations, whose seeds have only two.
         return np.random.Generator(np.random.PCG64([seed, pool, 1])).permutation(rows)
 
     return lambda number: batches(number // POOL_BATCHES)[number % POOL_BATCHES].copy()
 
 
-def once_by_length(lengths: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
-    """A function from 0, 1, … to the examples of an evaluation batch, from short to long, and then to None."""
+def once(order: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
+    """A function from 0, 1, … to the examples of an evaluation batch, in this order, and then to None."""
     check_sizes(batch_size=batch_size)
-    order = np.argsort(lengths, kind="stable")
-
-    def examples_of(number: int) -> NDArray[np.int64] | None:
-        start = number * batch_size
-        return order[start : start + batch_size].copy() if start < len(order) else None
-
-    return examples_of
+    starts = range(0, len(order), batch_size)
+    return lambda i: order[starts[i] : starts[i] + batch_size].copy() if i < len(starts) else None

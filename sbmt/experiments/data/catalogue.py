@@ -1,4 +1,4 @@
-"""The tasks by name, and where the examples of each come from."""
+"""The tasks by name, and the source of the examples of each."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ FROM_FILES: dict[str, Callable[[Path], Source]] = {
     **{task: partial(glue_files, task) for task in GLUE},
 }
 GENERATED: dict[str, Callable[[], Source]] = {"listops": listops_source, "pathfinder": pathfinder_source}
-REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs, where these have examples of their own
+REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs that use other examples
     "listops": partial(listops_source, name="listops-reduced", **SMALL_TREES),
     "retrieval": topics_source,
     "pathfinder": partial(pathfinder_source, SMALL_IMAGES, n_images=20_000, name="pathfinder-reduced"),
@@ -39,7 +39,7 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
     choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
     if is_reduced and task in REDUCED:
         if path is not None:
-            raise SbmtError(f"no files for the reduced {task}, which is generated", path, "leave one of the two out")
+            raise SbmtError(f"no files for the reduced {task}, which is generated", path, "drop --from or --reduced")
         return REDUCED[task]()
     if path is None and task in GENERATED:
         return GENERATED[task]()

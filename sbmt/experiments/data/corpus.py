@@ -1,4 +1,4 @@
-"""Masked language modelling: text of any size as one stream of tokens per split, cut into blocks with hidden tokens."""
+"""Text for language models: one stream of tokens per split, cut into blocks, with hidden tokens or the next ones."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ Lines = Iterator[tuple[Path, str]]  # with the file of each
 
 
 def _files(path: Path) -> dict[str, list[Path]]:
-    """The text files in a folder, by the split that their names contain: train if they contain none."""
+    """The text files in a folder by the split that their names contain, or train if they contain none."""
     folders = [[path]] if path.is_file() else [d.iterdir() for d in (path, path / FOLDER) if d.is_dir()]
     texts = [sorted(f for f in files if NAME.fullmatch(f.name) and f.is_file()) for files in folders]
     found = next(filter(None, texts), [])
@@ -48,7 +48,7 @@ def _lines(files: list[Path]) -> Lines:
 
 
 def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
-    """The lines of each split. Without a file for dev or test, it gets a twentieth of train's lines, at their end."""
+    """The lines of each split. If dev or test has no file, it gets the last twentieth of the lines of train."""
     held_out = [split for split in ("dev", "test") if not files[split]]
     n_lines = sum(1 for _ in _lines(files["train"]))
     n_each = -(-n_lines // EVERY)
@@ -69,9 +69,9 @@ def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
 def corpus_source(
     path: Path | str, *, tokenizer: Tokenizer | None = None, vocab_size: int = VOCABULARY, name: str = "corpus"
 ) -> Source:
-    """Text as token ids, a stream per split: decoded, it gives back the text of its files, one after the other.
+    """Text as token ids, one stream per split. Decoding a stream gives back the text of its files in order.
 
-    Names of files say their splits. Without a tokeniser, one of ``vocab_size`` tokens is trained on the text of train.
+    File names determine splits. Without a tokeniser, one of ``vocab_size`` tokens is trained on the training text.
     """
     files = _files(Path(path))
     sums = {file.name: sha256_of(file) for some in files.values() for file in some}
@@ -134,7 +134,7 @@ class Blocks:
 
 
 def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
-    """The blocks of a split of a corpus."""
+    """The blocks of one split of a corpus."""
     starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
     stops = starts + sizes
     if starts.shape[1:] != (1,) or not len(starts) or (starts[1:] != stops[:-1]).any():
@@ -164,7 +164,7 @@ def select_and_mask(
 def make_masked_batch(
     blocks: Blocks, examples: NDArray[np.int64], part: slice, tokenizer: Tokenizer, key: tuple[int, int]
 ) -> Batch:
-    """A part of a batch of blocks, drawn as one, whose labels are the true ids of the selected tokens, row by row."""
+    """A part of a batch of blocks. The whole batch is masked at once; labels are the true ids of selected tokens."""
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
     inputs, selected = select_and_mask(tokens, is_real, tokenizer, rng)
@@ -172,7 +172,7 @@ def make_masked_batch(
 
 
 def next_tokens(blocks: Blocks, examples: NDArray[np.int64], part: slice) -> Batch:
-    """A part of a batch of blocks, whose labels are the tokens that follow, row by row."""
+    """A part of a batch of blocks whose labels are the next tokens, row by row."""
     tokens, is_real = blocks.rows(examples)
     is_followed = np.zeros_like(is_real)
     is_followed[:, :-1] = is_real[:, 1:]
@@ -186,7 +186,7 @@ def _part_of(
     selected: NDArray[np.bool_],
     part: slice,
 ) -> Batch:
-    """Some rows of a batch, with the labels of their selected tokens and the share of all labels that they hold."""
+    """Some rows of a batch, with the labels of their selected tokens and their share of all labels as weight."""
     here = selected[part]
     n_here, n_all = int(here.sum()), int(selected.sum())
     weight = n_here * len(selected) / (len(here) * n_all) if n_here else 0.0

@@ -51,7 +51,7 @@ class GlueRows:
     texts: tuple[tuple[str, ...], ...]  # one or two per row, as they are written, including blanks at their ends
     labels: NDArray[np.int64] | None  # (n_rows,); None for a table without labels
     index: tuple[str, ...]  # the place of each row in the table, from 0, as GLUE's own tables number them
-    n_skipped: int  # rows left out because they are too short or have no agreed label
+    n_skipped: int  # rows left out because they are too short or annotators did not agree on a label
     n_empty: int  # texts that consist of blanks only
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
-    """The table of each split, their origin, and a note on the splits."""
+    """The table of each split, the origin of all, and a note on the splits."""
     official = {"train": "train", **dict(task.held_out)}
     names = [stem + end for stem in [*official.values(), *SAMPLE.values()] for end in (".tsv", ".tsv.gz")]
     found = find_files(path, names, [task.folder, f"glue/{task.folder}", f"GLUE/{task.folder}"])
@@ -168,7 +168,7 @@ def glue_files(task: str, path: Path | str) -> Source:
 
 
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
-    """Packs each example into one document of at most ``length`` token ids; also says how many were cut."""
+    """Packs each example into one document of at most ``length`` token ids; also returns how many were cut."""
     rows = [np.empty(0, tokenizer.id_type)]
     n_cut = 0
     for start in range(0, len(split), CHUNK):

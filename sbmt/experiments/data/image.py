@@ -21,9 +21,9 @@ STAND_IN = "A fifth of the images, made grey after JPEG of quality 75: results d
 
 
 def grey_levels(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Grey levels of colours, ⌊0.2989 R + 0.5870 G + 0.1140 B⌋, computed in whole numbers.
+    """Grey levels of colours, ⌊0.2989 R + 0.5870 G + 0.1140 B⌋, computed in integers.
 
-    Long Range Arena takes TensorFlow's ``rgb_to_grayscale``, which makes a quarter of the colours one level brighter.
+    Long Range Arena uses TensorFlow's ``rgb_to_grayscale``, which makes a quarter of the colours one level brighter.
     """
     weights = np.array([2989, 5870, 1140], dtype=np.uint32)
     return ((rgb * weights[:, None]).sum(axis=-2, dtype=np.uint32) // 10_000).astype(np.uint8)  # (…, pixels)

@@ -1,4 +1,4 @@
-"""ListOps: what does a nested expression amount to? For instance ``[MAX 2 9 [MIN 4 7 ] 0 ]``, whose value is 9.
+"""ListOps: what is the value of a nested expression? That of ``[MAX 2 9 [MIN 4 7 ] 0 ]``, for instance, is 9.
 
 Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018), drawn by the rules of Long
 Range Arena, Tay et al. (2020); the ids of tokens, :data:`TOKENS`, are fixed.
@@ -25,7 +25,7 @@ _MOST_ROUNDS = 256  # enough where one tree in a thousand is kept; Long Range Ar
 
 
 def decode_expression(symbols: Iterable[int]) -> str:
-    """An expression as it is written."""
+    """The text of an expression."""
     return " ".join("]" if i == CLOSE else TOKENS[i - 1] for i in symbols)
 
 
@@ -82,16 +82,16 @@ class TreeLaw:
 
 
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
-    """Draws trees, level by level, and returns those that are kept; any is given up once it is known to be too long."""
+    """Draws trees level by level and returns those that are kept; a tree is abandoned once it must be too long."""
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
     levels: list[tuple[list[int], list[int]]] = []  # of each depth: symbols of all nodes, and places of their children
-    lengths = np.zeros(n_trees, dtype=np.int64)  # of a tree that was given up: max_length
+    lengths = np.zeros(n_trees, dtype=np.int64)  # of an abandoned tree: max_length
     tree = np.arange(n_trees)  # to which each node of a depth belongs, children of one parent side by side
     for depth in range(1, law.max_depth + 1):
         kind, choice = generator.random((2, len(tree)))
         is_operator = (kind >= law.digit_share) & (depth < law.max_depth)
-        # One number decides both the operator and its number of children: all combinations are equally likely.
+        # One number determines both the operator and its number of children: all combinations are equally likely.
         n_more, operator = np.divmod((choice * (law.max_args - 1) * len(OPERATORS)).astype(np.int64), len(OPERATORS))
         digit = FIRST_DIGIT + (choice * 10).astype(np.int64)
         n_children = np.where(is_operator, 2 + n_more, 0)
@@ -117,7 +117,7 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
 def listops_source(
     *, n_train: int = 96_000, n_dev: int = 2_000, n_test: int = 2_000, seed: int = 0, name: str = "listops", **law: int
 ) -> Source:
-    """Examples by Long Range Arena's rules, all different; further arguments are those of :class:`TreeLaw`."""
+    """Distinct examples by Long Range Arena's rules; further arguments are those of :class:`TreeLaw`."""
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
     trees = TreeLaw(**law)
@@ -141,7 +141,7 @@ def listops_source(
 
 
 def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
-    """The first :data:`SHARD_SIZE` trees that are kept of a stream, each expression once."""
+    """The first :data:`SHARD_SIZE` trees of a stream that are kept, each expression once."""
     generator = np.random.Generator(np.random.PCG64(seed))
     kept: list[bytes] = []
     for _ in range(_MOST_ROUNDS):

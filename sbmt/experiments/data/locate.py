@@ -34,7 +34,7 @@ def _cache() -> Path:
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Finds files by name in a folder, or beside one of them, or else in the first of its sub-folders that has any."""
+    """Finds files by name in a folder, or beside one of them, or in the first of its sub-folders that contains any."""
     if path.is_file():
         if path.name not in names:
             return {}
@@ -46,7 +46,7 @@ def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) 
 
 
 def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) -> SbmtError:
-    """The error to raise if only the files ``found`` are in ``path``; ``get`` says what to download and unpack."""
+    """The error to raise if ``path`` contains only the files ``found``; ``get`` says what to download and unpack."""
     got = f"only {', '.join(sorted(found))}" if found else "none of them" if path.exists() else "no such file or folder"
     do = f"{get}; put it in $SBMT_DATA, or give its location with --from PATH"
     return SbmtError(f"{', '.join(names)} in {path}", got, do)
@@ -54,7 +54,7 @@ def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a regular file for reading bytes, unpacked if its name ends in ``.gz``; damage becomes one SbmtError."""
+    """Opens a regular file for reading bytes, unpacked if its name ends in ``.gz``; damage raises one SbmtError."""
     check_regular(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -73,7 +73,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, packed or plain, with their ends: only line feeds end them. A byte-order mark is dropped."""
+    """The lines of a file, packed or plain, with the line feeds that end them; a byte-order mark is dropped."""
     with open_binary(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(MOST_IN_LINE + 1), b""), start=1):
             if len(line) > MOST_IN_LINE:
@@ -84,7 +84,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_text(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of :func:`read_lines` as text in UTF-8, after the name of each line's place."""
+    """The lines of :func:`read_lines` as UTF-8 text, each after a description of its place."""
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         try:
@@ -103,13 +103,13 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the wanted files of an archive, packed or not; nothing is written anywhere."""
+    """Names and contents of the wanted files of an archive, packed or not; nothing is extracted to disk."""
     content = read_unpacked(path)
     seen = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for member in archive:
-                if member.size < 0:  # tarfile would go back, and read it for ever
+                if member.size < 0:  # tarfile would move backwards and never finish
                     raise tarfile.ReadError(f"a size of {member.size} bytes")
                 if not is_wanted(member.name):
                     continue
@@ -120,7 +120,7 @@ def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[st
                     raise SbmtError(f"{name} in {path} to be one file", "two, a link or a sparse one", DOWNLOAD_AGAIN)
                 seen.add(name)
                 yield member.name, file.read()
-            # tarfile takes for the end whatever is no header; it must be zeros, as the format demands
+            # tarfile stops at any block that is not a header; the format requires the rest to be zeros
             if archive.offset >= len(content) or content[archive.offset :].strip(b"\0"):
                 raise EOFError(f"it breaks off after {archive.offset} bytes")
     except SbmtError:

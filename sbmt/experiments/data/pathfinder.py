@@ -1,7 +1,7 @@
 """Pathfinder: do two discs lie on the same dashed curve? All arithmetic is in whole units, the same on every machine.
 
 Source: Linsley et al., Learning long-range spatial dependencies with horizontal gated recurrent units (2018), with the
-settings of Long Range Arena. Here a disc has open space around it, so that it is clear whose end it marks.
+settings of Long Range Arena. Here discs are surrounded by open space, so that it is clear which end each one marks.
 """
 
 import math
@@ -28,7 +28,7 @@ WHITE, CONTRAST = 255, 0.75  # level of the discs, and of paddles as a share of 
 UNITS, CELLS = 256, 4  # units per pixel, and cells per pixel, each way, of the map of occupied places
 N_DIRECTIONS = 64  # in which paddles point; direction i has the angle 2π i / 64
 ONE = 4096  # length of a direction's vector, and the largest weight of a turn
-TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1)  # a sharper turn leads back
+TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1)  # a sharper turn would lead back
 TURN_WEIGHTS = np.array([round(ONE * math.cos(2 * math.pi * t / N_DIRECTIONS) ** 2) for t in TURNS.tolist()])
 # The middle lines of paddles of different snakes are at least margin + thickness apart, and √2/4 pixels more because of
 # the rounding to cells. Half a margin around a disc stays free.
@@ -37,8 +37,8 @@ CIRCLE = RADIUS - (THICKNESS + MARGIN) / 2
 FRAME = math.ceil((MARGIN + LENGTH + 2 * (CIRCLE + CLEARANCE) + 1) * CELLS)  # cells around the map of an image
 
 AT_ONCE = 256  # attempts at once
-MOST_FAILURES = 4096  # failed attempts in a row before settings count as impossible
-TRIES = 8  # attempts at each short snake before an image is given up
+MOST_FAILURES = 4096  # failed attempts in a row after which settings count as impossible
+TRIES = 8  # attempts at each short snake before an image is abandoned
 PLACES = 8  # places where a short snake may begin, per attempt; the first free one is taken
 SHARD_SIZE = 1000  # images drawn from one stream
 
@@ -62,7 +62,7 @@ class PathfinderSettings:
 
 
 def vectors(length: float) -> Ints:
-    """Vectors of a length in all directions, ``(directions, 2)``, rounded so that last bits do not count."""
+    """Vectors of one length in all directions, ``(directions, 2)``, rounded so that they are the same everywhere."""
     angles = [2 * math.pi * i / N_DIRECTIONS for i in range(N_DIRECTIONS)]
     return np.array([[round(length * math.cos(a)), round(length * math.sin(a))] for a in angles], dtype=np.int64)
 
@@ -89,13 +89,13 @@ def _cells_within(radius: float, length: float, width: int) -> Ints:
     return np.stack([np.concatenate([row, np.full(longest - len(row), row[0])]) for row in rows]).astype(np.int64)
 
 
-_FREE, _CLOSED = -1, -2  # owners of cells that are open, and of those that none may enter, such as along the edges
+_FREE, _CLOSED = -1, -2  # owners of open cells, and of cells that no paddle may enter, such as those along the edges
 
 
 class _Attempts:
-    """Images while their snakes grow, and a map of each: which paddle excludes others from a cell.
+    """Images while their snakes grow, with a map of which paddle excludes others from each cell.
 
-    A snake is a chain of pivots with a paddle between two of them. Methods return the images in which they succeeded.
+    A snake is a chain of pivots with a paddle between neighbours. Methods return the images in which they succeeded.
     """
 
     def __init__(self, n_images: int, generator: np.random.Generator, settings: PathfinderSettings) -> None:
@@ -218,7 +218,7 @@ def target_ends(middles: Ints, directions: Ints, contour_length: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class PathfinderImages:
-    """Images, and what is known of them. Paddles of the two long snakes come first, then those of the short ones."""
+    """Images and what they show. The paddles of the two long snakes come first, then those of the short ones."""
 
     pixels: NDArray[np.uint8]  # (images, size, size), grey levels
     labels: Ints  # (images,), 1 where the discs lie on the ends of one long snake
@@ -261,7 +261,7 @@ def generate_images(
 def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np.uint8]:
     """Draws paddles ``(images, paddles, 2)``, and white discs over them; pixels are rounded means of their samples."""
     n = ANTIALIAS
-    reach = math.ceil(n * max(math.hypot(LENGTH, THICKNESS) / 2, RADIUS)) + 1  # samples that a thing can cover
+    reach = math.ceil(n * max(math.hypot(LENGTH, THICKNESS) / 2, RADIUS)) + 1  # samples that a paddle or disc covers
     samples = np.zeros((len(discs), *[n * size + 2 * reach] * 2), dtype=np.uint8)
     window = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)[::-1].T  # (samples, 2)
     units = vectors(float(ONE))
@@ -276,7 +276,7 @@ def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np
         else:
             unit_x, unit_y = units[directions].T[:, :, None]
             along, across = x * unit_x + y * unit_y, y * unit_x - x * unit_y
-            # One long side belongs to it and the other does not, or it could cover two samples in a row.
+            # Only one of the long sides belongs to it, or it could cover two samples in a row.
             is_covered = (abs(along) <= length) & (-thickness <= across) & (across < thickness)
         image, place = np.nonzero(is_covered)
         x, y = (nearest[image] + window[place] + reach).T

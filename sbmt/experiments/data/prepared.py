@@ -1,4 +1,4 @@
-"""Prepared examples on disk: arrays that are made once, then read without loading them into memory."""
+"""Prepared examples on disk: arrays that are made once and then memory-mapped."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ from sbmt.experiments.locks import only_writer
 
 FORMAT = 2
 INFO = "info.json"
-START = b'{\n "format": '  # how our ``info.json`` begins: by this we know a folder that we have made
-# The entries of ``info.json`` that a source decides. Where one differs, the examples are others.
+START = b'{\n "format": '  # of an ``info.json`` written here, which identifies the folder as ours
+# The entries of ``info.json`` that the source determines. If one of them differs, so do the examples.
 IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings", "symbol_type")
 
 
@@ -62,12 +62,12 @@ class Prepared:
     """A task's examples on disk."""
 
     folder: Path
-    info: dict[str, Any]  # what was recorded: task, origin, classes, vocabulary, settings, balance and lengths
-    splits: dict[str, Split]  # train, dev, test, and any further ones that the source has
+    info: dict[str, Any]  # what was recorded: task, origin, classes, vocabulary, settings
+    splits: dict[str, Split]  # train, dev, test, and any further ones of the source
 
 
 def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None = None) -> Prepared:
-    """Makes a source's examples in ``cache / source.name``, all of them or none, or opens them if they are there."""
+    """Makes a source's examples in ``cache / source.name``, all of them or none, or opens them if they exist."""
     folder, part = cache / source.name, cache / f".{source.name}.part"
     if not _is_prepared(folder, source):
         check_may_write(part, LOCK)
@@ -85,7 +85,7 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
 
 
 def _is_prepared(folder: Path, source: Source) -> bool:
-    """Whether exactly these examples are there."""
+    """Whether exactly these examples exist."""
     check_may_write(folder, INFO, START)
     if not (folder / INFO).exists():
         return False
@@ -165,7 +165,7 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
-    """Opens the examples that :func:`prepare` made, memory-mapped, and compares all checksums if ``is_checked``."""
+    """Memory-maps the examples that :func:`prepare` made, and verifies all checksums if ``is_checked``."""
     if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
         make = f"sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"
@@ -175,7 +175,7 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     try:
         if is_checked:
             if changed := [name for name, sha256 in info["files"].items() if sha256_of(folder / name) != sha256]:
-                raise ValueError(f"another checksum of {', '.join(changed)}")
+                raise ValueError(f"wrong checksum of {', '.join(changed)}")
         symbols, lengths, labels = (_load(folder, name) for name in ("symbols", "lengths", "labels"))
         extras = {name: _load(folder, f"extra-{name}") for name in info["extras"]}
         splits = {split: _load(folder, f"split-{split}") for split in info["splits"]}
@@ -190,11 +190,11 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
-    """The description of examples. It has a checksum, which :func:`read_json` has compared."""
+    """The description of examples; :func:`read_json` verifies its checksum."""
     info = read_json(folder / INFO)
     if not isinstance(info, dict) or info.get("format") != FORMAT or not info.get(CHECKSUM):
         do = "remove the folder and prepare them again"
-        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "others", do)
+        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "other files", do)
     return info
 
 

@@ -1,4 +1,4 @@
-"""Associative recall: which value was stored with this key? And with many queries: which followed it before?"""
+"""Associative recall: which value was stored with this key, or followed it earlier in a long sequence?"""
 
 import torch
 from jaxtyping import Int
@@ -11,7 +11,7 @@ POWER = 0.01  # of the distance to the query in sequences of many: small, so tha
 
 
 def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
-    """Raises SbmtError unless sequences of these numbers exist, see :func:`sample_recall`."""
+    """Raises SbmtError unless sequences of these sizes exist, see :func:`sample_recall`."""
     check_sizes(n_pairs=n_pairs, n_queries=n_queries, n_keys=n_keys, n_values=n_values)
     if n_distractors:  # none at all is allowed
         check_sizes(n_distractors=n_distractors)
@@ -34,14 +34,14 @@ def sample_recall(
 ) -> tuple[Int[Tensor, "batch n 2"], Int[Tensor, "batch n"]]:
     """Draws sequences of items, each a key with a value, and of queries, each a key without one, in random order.
 
-    A query asks for its key's value, or with ``permutation`` for that of the key before; none asks for distractors.
+    A query asks for its key's value, or with ``permutation`` for that of the previous key; none asks for distractors.
     A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer is a
     value in [0, n_values), or ``NO_ANSWER`` at items.
     """
     check_recall(n_pairs, n_queries, n_distractors, n_keys, n_values)
     check_sizes(batch_size=batch_size)
     n_items = n_pairs + n_distractors
-    # All in one draw, so that a batch holds what single sequences would.
+    # All in one draw, so that a batch equals sequences drawn one by one.
     n_draws = n_keys + n_items + n_items + n_queries
     uniform = torch.rand(batch_size, n_draws, dtype=torch.float64, generator=generator)
     keys, values, places = uniform.split([n_keys, n_items, n_items + n_queries], 1)
@@ -61,7 +61,7 @@ def sample_recall(
 
 
 def check_multi_query(length: int, n_pairs: int, vocab_size: int) -> None:
-    """Raises SbmtError unless sequences of these numbers exist, see :func:`sample_multi_query`."""
+    """Raises SbmtError unless sequences of these sizes exist, see :func:`sample_multi_query`."""
     check_sizes(length=length, n_pairs=n_pairs, vocab_size=vocab_size)
     if length < 4 * n_pairs:
         raise SbmtError(f"length must be at least 4 · n_pairs = {4 * n_pairs}, got {length}: store fewer pairs")
@@ -85,7 +85,7 @@ def sample_multi_query(
     check_multi_query(length, n_pairs, vocab_size)
     check_sizes(batch_size=batch_size)
     n_keys, n_places, asked = vocab_size // 2, (length - 2 * n_pairs) // 2, 2 * n_pairs
-    sizes = [n_keys, vocab_size - n_keys, n_places, length]  # all in one draw, so that a batch holds single sequences
+    sizes = [n_keys, vocab_size - n_keys, n_places, length]  # all in one draw, as in sample_recall
     uniform = torch.rand(batch_size, sum(sizes), dtype=torch.float64, generator=generator).split(sizes, 1)
     keys = uniform[0].topk(n_pairs).indices
     values = n_keys + uniform[1].topk(n_pairs).indices

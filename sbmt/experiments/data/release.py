@@ -1,4 +1,4 @@
-"""Long Range Arena's own files of ListOps and Pathfinder, as ``lra_release.gz`` unpacks to; both are generated, too."""
+"""Long Range Arena's own ListOps and Pathfinder files, unpacked from ``lra_release.gz``; both can be generated, too."""
 
 import hashlib
 import io
@@ -21,7 +21,7 @@ PLACES = "", "lra_release", "lra_release/lra_release"
 LISTOPS = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
 LISTOPS_FOLDERS = "listops-1000", "listops", *(f"{place}/listops-1000" for place in PLACES[1:])
 PATHFINDER = "pathfinder32/curv_contour_length_14"
-"""The hardest of three kinds, for which results are usually published, in the folder of its size."""
+"""The hardest of three kinds, which published results usually mean, in the folder of its size."""
 _ID = {token: i for i, token in enumerate(TOKENS, start=1)}
 
 
@@ -44,7 +44,7 @@ def _expressions(path: Path) -> Examples:
     """A header, then expressions and their values; parentheses only repeat an expression's structure."""
     lines = read_text(path)
     if next(lines, ("", ""))[1].split() != ["Source", "Target"]:
-        raise SbmtError(f"Source and Target in line 1 of {path}", "others", "give Long Range Arena's file")
+        raise SbmtError(f"Source and Target in line 1 of {path}", "a different header", "give Long Range Arena's file")
     found = []
     for where, line in lines:
         text, _, label = line.removesuffix("\n").rpartition("\t")
@@ -88,7 +88,7 @@ def pathfinder_files(folder: Path) -> Source:
 
 
 def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
-    """The pixels that a line of metadata is about (folder, file, number, label); None if the file is empty."""
+    """The pixels that a line of metadata (folder, file, number, label) refers to; None if the file is empty."""
     from PIL import Image
 
     fields = line.split()
@@ -103,5 +103,5 @@ def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
     except Exception as error:  # of a damaged image Pillow raises almost anything
         raise SbmtError(f"a whole PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
     if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
-        raise SbmtError(f"32 × 32 grey levels {path}, which {where} names", "others", AGAIN)
+        raise SbmtError(f"32 × 32 grey levels in {path}, which {where} names", "another size or colours", AGAIN)
     return pixels[..., 0].ravel()

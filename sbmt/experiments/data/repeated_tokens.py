@@ -23,15 +23,15 @@ def mark_repeats(values: Int[Tensor, "batch n"], n_values: int) -> Float[Tensor,
 
 
 D_VALUE = 16  # entries of a fresh value
-NOISE = 0.1  # standard deviation of what is added to each copy of a fresh value
+NOISE = 0.1  # standard deviation of the noise in each copy of a fresh value
 
 
 def sample_fresh_values(
     batch_size: int, length: int, *, generator: torch.Generator | None = None
 ) -> tuple[Float[Tensor, "batch n d_value"], Float[Tensor, "batch n"]]:
-    """Repeated tokens whose values, 16 normal entries, are new in every sequence; each copy has noise of its own."""
+    """Repeated tokens whose values, 16 normal entries, are new in every sequence; copies have independent noise."""
     check_sizes(batch_size=batch_size, length=length)
-    # All in one draw, so that a batch holds what single sequences would.
+    # All in one draw, so that a batch equals sequences drawn one by one.
     shape = batch_size, length, 1 + 2 * D_VALUE
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator)
     chosen = (uniform[..., 0] * length).long()

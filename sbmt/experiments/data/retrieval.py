@@ -14,7 +14,7 @@ from sbmt.experiments.data.source import SPLITS, Examples, Source
 DOCUMENT_BYTES = 10_000  # longer documents are cut to this size, as Long Range Arena does before it encodes them
 AT_ONCE = 4096  # pairs of a file in memory
 FOLDERS = ("retrieval", "tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data")
-PARTS = {"train": "train", "dev": "eval", "test": "test"}  # what the files call each split
+PARTS = {"train": "train", "dev": "eval", "test": "test"}  # the names of splits in files
 LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 GET = "download https://storage.googleapis.com/long-range-arena/lra_release.gz and unpack its folder tsv_data"
 STAND_IN = (
@@ -67,7 +67,7 @@ def retrieval_files(path: Path | str) -> Source:
     )
 
 
-COMMON, OWN = 40, 8  # words that all topics share, and words that belong to each topic
+COMMON, OWN = 40, 8  # number of words that all topics share, and of words that belong to each topic
 LENGTHS = 20, 35  # documents have at least the first number of words, and fewer than the second
 
 
@@ -82,7 +82,7 @@ def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
 
 
 def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: list[list[bytes]]) -> Examples:
-    """Pairs of documents, of one topic (label 1) or of two (label 0); every other word, by chance, is a common one."""
+    """Pairs of documents on one topic (label 1) or two (label 0); a word is a common one with probability one half."""
     common, own = words[0], words[1:]
 
     def document(topic: int) -> bytes:
@@ -103,7 +103,7 @@ def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: li
 def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
-    """Generated pairs, a control of ours that needs no files. The splits share topics and words, but no documents."""
+    """Generated pairs, our control, which needs no files. The splits share topics and words but no documents."""
     check_sizes(n_topics=n_topics - 1, n_train=n_train, n_dev=n_dev, n_test=n_test)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
     words = topic_words(n_topics, seed)

@@ -1,4 +1,4 @@
-"""Where a task's examples come from: parts that are made one after the other, and always the same."""
+"""Where a task's examples come from: parts that are made one after the other, and are always the same."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -33,14 +33,14 @@ def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> ND
 
 
 def check_names(kind: str, names: Iterable[str]) -> None:
-    """Names become parts of the names of files and of tables."""
+    """Raises SbmtError unless all names can be parts of the names of files and tables."""
     for name in names:
         if not (isinstance(name, str) and name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
             raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
 
 
 def check_texts(kind: str, texts: Iterable[str]) -> None:
-    """Texts are written into files and drawn in figures: no half of a character that UTF-16 has in two may be there."""
+    """Raises SbmtError if a text, which files and figures will contain, has lone surrogates."""
     for text in texts:
         if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
             raise SbmtError(f"{kind} in text that UTF-8 can encode", repr(text)[:80], "remove lone surrogates")
@@ -72,7 +72,7 @@ class Examples:
 
     @classmethod
     def of(cls, examples: Sequence[tuple[bytes, ...]], labels: Sequence[int], **extras: ArrayLike) -> "Examples":
-        """Makes them from one tuple of documents per example, whose bytes are the symbols."""
+        """Builds examples from one tuple of documents each; the bytes of a document are its symbols."""
         n_documents = len(examples[0]) if examples else 1
         if any(len(documents) != n_documents for documents in examples):
             raise SbmtError("the same number of documents in every example", "different numbers", "make them equal")
@@ -82,14 +82,14 @@ class Examples:
         return cls(symbols, lengths.reshape(-1, n_documents), check_numbers(labels, MOST_LABELS, "labels"), arrays)
 
 
-# Makes all parts in order: the split of each, or an empty name where that is decided later, and its examples.
+# Makes all parts in order: the split of each (an empty name if that is decided later) and its examples.
 Parts = Callable[[], Iterable[tuple[str, Examples]]]
 Arrangement = dict[str, NDArray[np.int64]]  # by split, indices into the pool: train, dev, test and any further ones
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is known of all examples after every part has been made, in the order of the parts."""
+    """What is known about all examples once every part has been made, in the order of the parts."""
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -98,13 +98,13 @@ class Pool:
 
 
 def by_part(pool: Pool) -> Arrangement:
-    """Puts every example into the split of its part; further splits follow the usual three."""
+    """Assigns every example to the split of its part; further splits follow the usual three."""
     names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
     return {split: np.flatnonzero(pool.splits == split) for split in names}
 
 
 def check_arrangement(splits: Arrangement, n: int) -> None:
-    """Raises SbmtError unless splits divide some of n examples: no example may be in two places."""
+    """Raises SbmtError unless the splits are disjoint and not empty, and number examples from 0 to n − 1."""
     if not isinstance(splits, dict):
         raise SbmtError("a dict of splits", describe(splits), "return one from arrange")
     if absent := [split for split in SPLITS if split not in splits]:
@@ -121,7 +121,7 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """A task's examples and what a model must know about them; ``settings`` holds all that decides them, for JSON.
+    """A task's examples and what a model must know about them; ``settings`` are for JSON and determine the examples.
 
     Results on the ``origin`` ``stand-in`` or ``own`` must not be shown beside published ones.
     """
@@ -143,11 +143,11 @@ class Source:
         check_names("examples", [self.name, self.task])
         check_choice("origin", self.origin, Origin)
         if not all(map(callable, (self.parts, self.arrange))) or not isinstance(self.files, dict):
-            raise SbmtError("functions parts and arrange, and a dict files", "others", "see the docstring of Source")
+            raise SbmtError("functions parts and arrange, and a dict files", "other types", "see the docs of Source")
         for name, text in self.files.items():
             check_names("files", str(name).split("."))
             if not isinstance(text, str) or name.lower().endswith((".npy", ".raw")) or name.lower() == "info.json":
-                raise SbmtError("text files with names that differ from ours", repr(name), "give another name")
+                raise SbmtError("text files with names that are not reserved", repr(name), "give another name")
         for texts in (self.class_names, self.notes):
             if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
                 raise SbmtError("class_names and notes as tuples of strings", describe(texts), "convert them to tuples")
@@ -158,11 +158,11 @@ class Source:
             raise SbmtError("settings that JSON can store", error, "use strings and numbers") from error
         check_sizes(vocab_size=self.vocab_size, n_classes=len(self.class_names))
         if not is_integer(self.first_id) or not 0 <= self.first_id < self.vocab_size:
-            raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "0 or 1")
+            raise SbmtError(f"first_id in [0, {self.vocab_size})", self.first_id, "use 0 or 1")
 
 
 def tenths(pool: Pool, seed: int) -> Arrangement:
-    """Of all examples, shuffled, eight tenths for train, one for dev and the rest for test."""
+    """Shuffles all examples: eight tenths for train, one for dev and the rest for test."""
     order, n = shuffled(len(pool.labels), seed), len(pool.labels)
     return dict(zip(SPLITS, np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10]), strict=True))
 

@@ -13,7 +13,7 @@ from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, sh
 ARCHIVE = "aclImdb_v1.tar.gz"
 PAIR = {"train": "aclImdb_train_labelled.tar.gz", "test": "aclImdb_test_labelled.tar.gz"}
 GET = f"download https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
-PAIR_NOTE = "From a public copy of the archive, its labelled reviews alone; not compared with the archive itself."
+PAIR_NOTE = "From a public copy of the archive's labelled reviews, which was not compared with the archive itself."
 NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")  # number and rating
 CLASSES = ("neg", "pos")  # by label, the folders of the reviews
 DEV_SEED = 0  # decides which training reviews are held out
@@ -40,7 +40,7 @@ def _read(archive: Path, split: str) -> Examples:
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Shuffles every split, so that its first n examples are a fair sample of it; dev is a tenth of the training."""
+    """Shuffles every split, so that its first n examples are a fair sample; dev is a tenth of the training reviews."""
     train, test = (np.flatnonzero(pool.splits == split) for split in ("train", "test"))
     train, test = (x[shuffled(len(x), DEV_SEED)] for x in (train, test))
     n_dev = -(-len(train) // 10)

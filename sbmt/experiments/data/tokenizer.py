@@ -1,4 +1,4 @@
-"""Text as tokens of a byte-level vocabulary: every text has ids, from which it can be recovered."""
+"""Text as tokens of a byte-level vocabulary: every text can be encoded, and recovered from its ids."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ _PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer":
-    """Learns a tokeniser by byte-pair encoding, with ``SPECIALS`` and all bytes first; same texts, same vocabulary.
+    """Trains a byte-pair encoding that begins with ``SPECIALS`` and all bytes; the same texts give the same vocabulary.
 
     Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
     Radford et al., Language Models are Unsupervised Multitask Learners (2019).
@@ -51,7 +51,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
 class Tokenizer:
     """Byte-pair encoding of UTF-8 bytes, with RoBERTa's five special tokens, by the library ``tokenizers``.
 
-    Special tokens may have any ids, and no text is ever read as one.
+    Special tokens may have any ids; text is never encoded as one of them.
     """
 
     json: str = field(repr=False)
@@ -118,7 +118,7 @@ class Tokenizer:
 
     @property
     def id_type(self) -> SymbolType:
-        """Of the arrays that hold ids."""
+        """The type of arrays of ids."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     def encode(self, text: str) -> Symbols:
@@ -136,12 +136,12 @@ class Tokenizer:
             raise SbmtError("texts that UTF-8 can encode", str(error)[:200], "remove lone surrogates") from error
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
-        """The text of ids. Special ones have no text, and bytes that are not UTF-8 become ``�``."""
+        """The text of ids. Special tokens have no text, and bytes that are not UTF-8 become ``�``."""
         known = check_numbers(ids if isinstance(ids, np.ndarray) else list(ids), self.vocab_size, "ids").tolist()
         return self._library.decode([i for i in known if i not in self.special_ids], skip_special_tokens=False)
 
     def glyph(self, token_id: int) -> str:
-        """A token as pictures and tables show it: blanks and line ends visible, broken characters in hexadecimal."""
+        """A token as figures and tables show it: blanks and line ends visible, broken characters in hexadecimal."""
         check_numbers([token_id], self.vocab_size, "ids")
         token = self._library.id_to_token(int(token_id)) or ""
         if token in SPECIALS or any(sign not in _BYTE_OF for sign in token):
@@ -165,7 +165,7 @@ class Tokenizer:
 
 
 def _signs_of_bytes() -> dict[str, int]:
-    """The byte of each character in vocabularies: visible ones are those of Latin-1, the others start at 256."""
+    """The byte of each character in vocabularies: visible ones are those of Latin-1, others start at 256."""
     visible = [b for b in range(256) if chr(b).isprintable() and chr(b) not in " \xa0"]
     hidden = [b for b in range(256) if b not in visible]
     return {chr(b): b for b in visible} | {chr(256 + i): b for i, b in enumerate(hidden)}

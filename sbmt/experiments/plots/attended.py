@@ -1,4 +1,4 @@
-"""Which tokens a trained model attends to in single test examples, and a figure of the least and the most dense."""
+"""The tokens that a trained model attends to in single examples, and a figure of the least and the most dense."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from itertools import groupby
 from math import ceil, isqrt
 from pathlib import Path
 from textwrap import wrap as wrap_words
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from sbmt.counter_rng import examples_from
 from sbmt.errors import SbmtError, printable
-from sbmt.experiments.data.listops import CLOSE, TOKENS
+from sbmt.experiments.data.listops import TOKENS, decode_expression
 from sbmt.experiments.plots.masks import add_colorbar
 from sbmt.experiments.plots.style import BLUE, INK, MASK_COLOURS, ROLES, SKY, saved_figure
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
@@ -45,7 +46,7 @@ Part = tuple[float, str, Callable[[SubFigure], None]]
 
 @dataclass(frozen=True, eq=False)
 class AttendedDocument:
-    """What the heads attend to in one document, under one draw of the masks."""
+    """The tokens that heads attend to in one document, under one draw of the masks."""
 
     tokens: Int[Tensor, " n"]  # without the padding at the end
     in_degrees: Float[Tensor, "layers heads n"]  # share of the real queries that attend each key
@@ -56,7 +57,7 @@ class AttendedDocument:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A model's results on single test examples, and what it takes to draw any of their masks again."""
+    """A model's results on single test examples, and the state from which their masks can be drawn again."""
 
     run: Run
     per_example: Evaluation
@@ -67,11 +68,6 @@ class Inspection:
         """Density of each example, the mean over layers and heads."""
         return self.per_example.densities.double().mean((1, 2)).numpy()
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens that the model read of each example, of both documents if it is a pair."""
-        return torch.cat([is_real.flatten(1).sum(1) for _, is_real, _ in self.calls]).numpy()
-
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean density and its deviation over examples, (layers, 1 + heads): of the heads' mean, then of each head."""
         densities = self.per_example.densities
@@ -80,7 +76,7 @@ class Inspection:
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
-        """Draws an example's masks again, and returns what they attend; by default for a query of median in-degree."""
+        """Draws an example's masks again and returns what is attended, by default for a query of median in-degree."""
         batch, at = divmod(example, len(self.calls[0][0]))
         tokens, is_real, state = self.calls[batch]
         tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
@@ -108,13 +104,13 @@ class Inspection:
 
 
 def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) -> Inspection:
-    """Evaluates a model on the first test examples, or all, so that any of them can be looked at afterwards."""
+    """Evaluates a model on the first test examples, or all, so that their masks can be drawn again afterwards."""
     if "interval" not in run.about:
         raise SbmtError("a run on labelled examples", f"one on {run.config.task}", "fine-tune it: sbmt train glue")
     calls = []
 
-    def remember(_: torch.nn.Module, given: tuple[Tensor, Tensor | None], named: dict[str, torch.Generator]) -> None:
-        tokens, mask = given
+    def remember(_: torch.nn.Module, given: tuple[()], named: dict[str, Any]) -> None:
+        tokens, mask = named["tokens"], named["mask"]
         is_real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
         calls.append((tokens, is_real, named["generator"].get_state()))
 
@@ -126,18 +122,6 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
     if per_example.n_examples < 2:
         raise SbmtError("at least 2 examples, because one has no deviation", per_example.n_examples, "inspect more")
     return Inspection(run, per_example, tuple(calls))
-
-
-def byte_glyph(byte: int) -> str:
-    r"""How a byte is written: printable ASCII as it is, anything else escaped, such as ``\n`` or ``\xe9``."""
-    return repr(bytes([byte]))[2:-1]
-
-
-def listops_glyph(symbol: int) -> str:
-    """How a token of ListOps is written, with a blank after it."""
-    if symbol == CLOSE:
-        return "] "
-    return f"{TOKENS[symbol - 1]} " if 1 <= symbol <= len(TOKENS) else "? "
 
 
 def word_glyph(glyph: str) -> str:
@@ -153,7 +137,9 @@ def glyph_of(run: Run, token: int) -> str:
     symbol = token - run.about["data"]["first_id"]
     if symbol < 0:
         return " "
-    return listops_glyph(symbol) if run.config.task == "listops" else byte_glyph(symbol)
+    if run.config.task == "listops":
+        return f"{decode_expression([symbol])} " if 1 <= symbol <= len(TOKENS) else "? "
+    return repr(bytes([symbol]))[2:-1]  # printable ASCII as it is, anything else escaped
 
 
 def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
@@ -179,7 +165,7 @@ def plot_attended_text(
 ) -> None:
     """Writes tokens in lines, shaded by in-degree, darkest at ``upper``; boxes the query and underlines its keys."""
     places = wrap(glyphs, width)
-    halo = [withStroke(linewidth=3.4, foreground="white")]  # vermillion on blue alone is hard to see
+    halo = [withStroke(linewidth=3.4, foreground="white")]  # without it, vermillion on blue is hard to see
     cells = [Rectangle((column, line), len(glyph), 1) for glyph, (line, column) in zip(glyphs, places, strict=True)]
     shades = MASK_COLOURS(DARKEST * (in_degrees / upper).clamp(0, 1).double().numpy())
     axes.add_collection(PatchCollection(cells, facecolors=shades, linewidths=0))
@@ -204,7 +190,7 @@ def plot_attended_text(
 
 
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
-    """Writes a figure: densities per layer and head above, what the least and the most dense example attend below.
+    """Writes a figure: densities per layer and head above, the masks of the least and the most dense example below.
 
     The shade of a pixel or token is the share of queries that attend it (the paper's Figures 5, 7 and 8).
     """
@@ -266,7 +252,7 @@ def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], titl
 
 
 def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, n_documents: int) -> Part:
-    """The text once per head, shaded by how often each token is attended; of a long one, what is around the query."""
+    """The text once per head, shaded by how often each token is attended; only what surrounds the query if long."""
     n, most = len(document.tokens), (MOST_TOKENS if run.tokenizer is None else MOST_WORDS) // n_documents
     first = max(0, min(document.query - most // 2, n - most))
     shown = slice(first, min(n, first + most))
@@ -291,7 +277,7 @@ def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:
 
 
 def _title(inspection: Inspection, example: int, number: int, n_documents: int) -> str:
-    """Which example it is, why it is shown, and what the model answered."""
+    """The number of the example, why it is shown, and the model's answer."""
     densities, numbers = inspection.densities, inspection.per_example
     names = inspection.run.about["data"]["class_names"]
     label, answer = (printable(names[int(x[example])]) for x in (numbers.labels, numbers.predicted))

@@ -8,7 +8,7 @@ from sbmt.experiments.plots.style import QUIET, ROLES, saved_figure
 
 
 def draw_encoder_masks(panels: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
-    """A panel of bars each: how close embeddings under masks come to those of full attention, fitted masks first."""
+    """Writes panels of bars: how close embeddings under masks come to those of full attention, fitted masks first."""
     with saved_figure(path, 4.1 * len(panels) + 0.4, 2.6) as figure:
         axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, (title, rows) in zip(axes, panels.items(), strict=True):

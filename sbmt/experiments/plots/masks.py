@@ -1,4 +1,4 @@
-"""Masks as pictures: tables with a row per query and a column per key, and bipartite graphs."""
+"""Masks as figures: heatmaps with a row per query and a column per key, and bipartite graphs."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from sbmt.experiments.plots.style import BLUE, FAINT, INK, MASK_COLOURS, QUIET, 
 from sbmt.graph.edges import EdgeList
 
 PairTable: TypeAlias = Tensor | np.ndarray | EdgeList
-"""Something with one entry per query-key pair; leading dimensions of size 1 are dropped."""
+"""One entry per query-key pair; leading dimensions of size 1 are dropped."""
 
 
 def plot_mask(
@@ -123,7 +123,7 @@ def plot_bipartite(
         for place, label in zip(heights[x], _checked(labels or [str(i) for i in range(n)], n), strict=True):
             ax.text(x + (0.07 if x else -0.07), place, label, ha=align, va="center")
     ax.set(xlim=(-0.28, 1.28), ylim=(0, 1), title=title)
-    ax.set_box_aspect(1)  # like a heatmap of a square mask, so that its rows and the nodes are level
+    ax.set_box_aspect(1)  # as in a heatmap of a square mask, whose rows are then level with the nodes
     ax.axis("off")
     return ax
 

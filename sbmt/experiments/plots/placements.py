@@ -1,4 +1,4 @@
-"""Figure 3 of the paper: where tokens and clusters are in the plane decides the mask."""
+"""Figure 3 of the paper: the places of tokens and clusters in the plane determine the mask."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "separated": lambda n: (_circle(n), _circle(_CLUSTERS)),
     "distant": lambda n: (torch.full((n, 2), 1.1), torch.full((_CLUSTERS, 2), -1.1)),
 }
-"""Where tokens and clusters are before they are scattered: the mask is dense, block-diagonal, or sparse."""
+"""Places of tokens and clusters before they are scattered: the mask is dense, block-diagonal, or sparse."""
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:

@@ -1,4 +1,4 @@
-"""Figures of runs on repeated tokens: training curves, the lines to read them against, and the masks of one head."""
+"""Figures of runs on repeated tokens: training curves with reference lines, and the masks of one head."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ class SeenMask:
 
     expected: Tensor  # edge probabilities (n, n), 1 where a window or a self-loop makes an edge certain
     drawn: Tensor  # one draw, bool (n, n)
-    twins: Tensor  # which tokens have the same value, bool (n, n): the pairs that the task is about
+    twins: Tensor  # which tokens have the same value, bool (n, n): the pairs that matter to the task
     membership: Tensor | None  # of the queries, (n, k); None for attentions without clusters
 
 

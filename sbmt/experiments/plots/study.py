@@ -20,7 +20,7 @@ COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY}  # by how a tri
 
 
 def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """How each trial is marked: those of one colour have different markers."""
+    """The mark of each trial: trials of one colour have different markers."""
     markers = {colour: cycle("oDs^vPX<>hp*d8H") for colour in (*COLOURS.values(), QUIET)}
     found = {}
     for name, title in trials.items():
@@ -30,7 +30,7 @@ def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[str, Any]]) -> None:
-    """The accuracy, or perplexity, of every run over its density, and lines for what guessing reaches."""
+    """The accuracy, or perplexity, of every run over its density, with lines for what guessing reaches."""
     first = result["runs"][0]
     is_language = "frequencies" in first
     for run in result["runs"]:
@@ -58,7 +58,7 @@ def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[
 
 
 def _legend(axes: Axes, *plotted: Axes) -> None:
-    """What is drawn in some axes, each once."""
+    """A legend of everything drawn in some axes, each label once."""
     labels = {label: line for ax in plotted for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     axes.axis("off")
     axes.legend(labels.values(), labels.keys(), loc="center left", fontsize=8.5, borderaxespad=0)

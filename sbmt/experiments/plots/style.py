@@ -1,4 +1,4 @@
-"""One look for every figure, and figures on disk."""
+"""The common style of all figures, and figures on disk."""
 
 import io
 import re
@@ -37,10 +37,10 @@ ROLES = {
     "expected": PURPLE,
     "full attention": BLUE,
 }
-"""The colour of what a picture shows; edges are sampled, or certain by a window or a self-loop."""
+"""Colours by meaning; edges are sampled, or certain because of a window or a self-loop."""
 
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
-"""Probability 0 is white, 1 is the darkest blue; lightness falls steadily, so the scale survives printing in grey."""
+"""Probability 0 is white, 1 the darkest blue; lightness falls steadily, so that the scale can be printed in grey."""
 
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
 """For signed numbers: negative vermillion, zero white, positive blue."""
@@ -52,7 +52,7 @@ STYLE = rc_params_from_file(Path(__file__).with_name("sbmt.mplstyle"), use_defau
 
 
 def use_style() -> None:
-    """Gives all figures the house style from this call on."""
+    """Applies the house style to all later figures."""
     matplotlib.rcParams.update(STYLE)
 
 
@@ -64,7 +64,7 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         buffer = io.BytesIO()
-        # Without matplotlib's version in it, the same figure gives the same bytes.
+        # Without matplotlib's version, the same figure gives the same bytes.
         options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
         figure.savefig(buffer, format=kind, **options if kind == "png" else {})
         content = buffer.getvalue()
@@ -73,7 +73,7 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
 
 def figure_format(path: Path) -> str:
     """The format that the ending of ``path`` names, if matplotlib can write it."""
-    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # which need TeX, and our own packing
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # which need TeX and separate packing
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")

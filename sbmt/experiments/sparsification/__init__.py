@@ -1,1 +1,1 @@
-"""How well fitted masks stand for the full attention of a trained network, against other masks with as many edges."""
+"""How well fitted masks replace the full attention of a trained network, against other masks of the same density."""

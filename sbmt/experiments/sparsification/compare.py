@@ -1,4 +1,4 @@
-"""Fitted masks for a trained run, and every other kind of mask with as many edges in the same network."""
+"""Fitted masks for a trained run, beside every other kind of mask of the same density in the same network."""
 
 import copy
 import time
@@ -31,8 +31,8 @@ FITTED = "fitted"
 KINDS = FITTED, *CONTROLS
 
 OnStep = Callable[[int, float], None]
-Bar = Callable[[str, int], Callable[..., None]]  # begins a bar of that many steps; its result is called after each
-Found = tuple[Callable[[Path], None], dict[str, Any], Table]  # what saves the network, the comparison, and its table
+Bar = Callable[[str, int], Callable[..., None]]  # starts a bar of so many steps; its result is called after each
+Found = tuple[Callable[[Path], None], dict[str, Any], Table]  # a function that saves the network; comparison; table
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,64 +40,51 @@ class Compared:
     """One kind of mask in all layers of a network."""
 
     name: str
-    masks: MaskReport  # what each layer's masks see, measured on what the layers of full attention are given
+    masks: MaskReport  # what each layer's masks see, given the inputs of the layers under full attention
     scores: Evaluation  # the task's answers with these masks in all layers
 
 
-def examples(run: Run, split: str, seed: int = 0, batch_size: int = BATCH) -> Iterator[Batch]:
-    """Batches of a run's examples: of ``"train"`` without an end, in an order that the seed decides, or in order."""
+def examples(run: Run, split: str, seed: int = 0) -> Iterator[Batch]:
+    """Batches of a run's examples: of ``"train"`` endlessly, in an order given by the seed, else once, in order."""
     feed = run.config.open_data(run.tokenizer).feeds[split]
-    order = feed.endless(batch_size, seed) if split == "train" else feed.in_order(batch_size, None)
+    order = feed.endless(BATCH, seed) if split == "train" else feed.in_order(BATCH, None)
     return iter(BatchStream(feed, order))
 
 
-def fit_run(
-    run: Run,
-    edges_per_query: float,
-    steps: int,
-    on_step: OnStep | None = None,
-    batch_size: int = BATCH,
-    **options: Any,
-) -> Run:
+def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
     """The same run with fitted masks in place of full attention, fitted on its training examples, and tested.
 
     ``options`` of the attention replace those of :func:`~sbmt.sparsify`; see also :func:`~sbmt.fit_block_models`.
     """
     config = fitted_config(run, edges_per_query, **options)
-    evaluate(run, 1)  # which fails at once if the data are not those of the run
+    evaluate(run, 1)  # fails at once if the data are not those of the run
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
-        batches = map(inputs, examples(run, "train", batch_size=batch_size))
+        batches = map(inputs, examples(run, "train"))
         fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
-    about |= {"sparsified": _sparsified(run, steps)}
+    about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}
     sparse = replace(run, config=config, model=model, rows=run.rows + rows, about=about)
     return tested(replace(sparse, seconds=time.perf_counter() - start))
 
 
 def tuned_run(run: Run, sparse: Run, steps: int, on_step: OnStep | None = None) -> Run:
-    """A run from :func:`fit_run` whose whole network was trained further, and tested."""
+    """A run from :func:`fit_run` with its whole network trained further, and tested."""
     start = time.perf_counter()
     model = further_trained(run, sparse.model, steps, on_step)
-    about = sparse.about | {"sparsified": _sparsified(run, sparse.about["sparsified"]["steps"], steps)}
+    about = sparse.about | {"sparsified": sparse.about["sparsified"] | {"fine_tune_steps": steps}}
     return tested(replace(sparse, model=model, about=about, seconds=sparse.seconds + time.perf_counter() - start))
 
 
 def fitted_config(run: Run, edges_per_query: float, **options: Any) -> TrainingConfig:
-    """What :func:`fit_run` makes of a run's configuration; SbmtError unless it was trained with full attention."""
+    """The configuration of :func:`fit_run`; SbmtError unless the run was trained with full attention."""
     if run.config.attention != "full":
         raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
     settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
     return replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
-
-
-def _sparsified(run: Run, steps: int, fine_tune_steps: int = 0) -> dict[str, Any]:
-    """What a result says of how its masks came about."""
-    about = {"steps": steps, "accuracy": run.test.accuracy}
-    return about | {"fine_tune_steps": fine_tune_steps} if fine_tune_steps else about
 
 
 def tested(run: Run) -> Run:
@@ -108,7 +95,7 @@ def tested(run: Run) -> Run:
 
 
 def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | None = None) -> nn.Module:
-    """A copy of a model with masks of any kind, trained further at a tenth of the run's rate; itself for no steps."""
+    """A copy of a model with masks of any kind, trained further at a tenth of the run's rate; the model if 0 steps."""
     if steps == 0:
         return model
 
@@ -124,7 +111,7 @@ def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | No
 
 
 def set_density(model: nn.Module, seen: Sequence[dict[str, Heads]], density: float) -> None:
-    """Multiplies all rates of fitted masks by one number, so that on average this share of the pairs seen are edges."""
+    """Multiplies all rates of fitted masks by one number, so that on average this share of the pairs are edges."""
     layers = fitted_layers(model)
     starts = {name: layer.log_start.clone() for name, layer in layers.items()}
     low, high = -15.0, 15.0
@@ -146,10 +133,10 @@ def compare(
     on_kind: Callable[[str], None] = lambda name: None,
     fine_tune_steps: int = 0,
 ) -> list[Compared]:
-    """Fitted masks beside every other kind with as many edges, in the same network.
+    """Fitted masks beside every other kind of the same density, in the same network.
 
-    One factor of all rates brings fitted masks to ``density``; None takes them as they are. The task is scored on
-    ``n_examples``, after the network was trained further under masks of each kind for ``fine_tune_steps``.
+    A common factor of all rates brings fitted masks to ``density``; None leaves them as they are. The task is scored on
+    ``n_examples``, after training the network further under masks of each kind for ``fine_tune_steps``.
     """
     n_examples = n_compared(run, n_examples)
     with torch.random.fork_rng(devices=[]):
@@ -161,7 +148,7 @@ def compare(
             set_density(model, tuned_on, density)
         on_kind(FITTED)
         seen = measure_masks(model, measured_on)
-        scores = _score(sparse, further_trained(run, model, fine_tune_steps), n_examples)
+        scores = evaluate(replace(sparse, model=further_trained(run, model, fine_tune_steps)), n_examples)
         level = seen.mean("density") if density is None else density
         found = [Compared(FITTED, seen, scores)]
         for name, make in CONTROLS.items():
@@ -173,13 +160,13 @@ def compare(
             other = copy.deepcopy(model)
             for layer, mask in masks.items():
                 other.set_submodule(layer, mask)
-            scores = _score(run, further_trained(run, other, fine_tune_steps), n_examples)
+            scores = evaluate(replace(run, model=further_trained(run, other, fine_tune_steps)), n_examples)
             found.append(Compared(name, seen, scores))
         return found
 
 
 def n_compared(run: Run, n_examples: int | None) -> int:
-    """How many test examples the task is scored on: those asked for, or as many as the run was tested on."""
+    """The number of test examples on which the task is scored: as requested, or as many as the run was tested on."""
     n = n_examples or run.config.n_examples("test") or len(run.config.open_data(run.tokenizer).feeds["test"])
     if n < 2:
         raise SbmtError("at least 2 test examples to compare masks on", n, "ask for more with --examples")
@@ -187,9 +174,9 @@ def n_compared(run: Run, n_examples: int | None) -> int:
 
 
 def report(run: Run, levels: Sequence[Sequence[Compared]], fine_tune_steps: int = 0) -> dict[str, Any]:
-    """Comparisons of one run as JSON holds them; losses are against full attention that was trained as much further."""
+    """Comparisons of one run for JSON; losses are relative to full attention, trained for as many more steps."""
     n_examples = levels[0][0].scores.n_examples
-    full = _score(run, further_trained(run, run.model, fine_tune_steps), n_examples)
+    full = evaluate(replace(run, model=further_trained(run, run.model, fine_tune_steps)), n_examples)
     return {
         "task": run.config.task,
         "length": run.config.length,
@@ -214,10 +201,6 @@ def _summary(compared: Compared, full: Evaluation) -> dict[str, Any]:
         "lost_error": float(lost.std() / len(lost) ** 0.5),  # of the mean, over pairs of answers
         "layers": {name: {k: v.tolist() for k, v in vars(quality).items()} for name, quality in masks.layers.items()},
     }
-
-
-def _score(run: Run, model: nn.Module, n_examples: int | None) -> Evaluation:
-    return evaluate(replace(run, model=model), n_examples)
 
 
 def sparsify_run(

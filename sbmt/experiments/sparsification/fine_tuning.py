@@ -15,7 +15,7 @@ from sbmt.sparsification.fit import endless, falling, kept
 from sbmt.types import AttentionOutput
 
 LARGEST_NORM = 1.0
-"""Of a step's gradient, block models left out; longer ones are shortened."""
+"""Of a step's gradient without block models; longer gradients are clipped."""
 
 
 def fine_tune(
@@ -28,9 +28,9 @@ def fine_tune(
     block_model_rate: float = 1e-3,
     on_step: Callable[[int, float], None] | None = None,
 ) -> tuple[float, ...]:
-    """Trains all weights of a network under the masks that it has, by Adam, and returns the task's loss at every step.
+    """Trains all weights of a network under its masks with Adam, and returns the task's loss at every step.
 
-    Fitted block models go on following the attention by the auxiliary losses of their layers. ``loss(model, batch)`` is
+    Fitted block models keep following the attention by the auxiliary losses of their layers. ``loss(model, batch)`` is
     the task's; both rates fall to zero over the last third. ``on_step`` is called with a step's number and its loss.
     """
     check_sizes(steps=steps)
@@ -67,7 +67,7 @@ def fine_tune(
 
 @contextmanager
 def auxiliary_outputs(layers: Iterable[nn.Module]) -> Iterator[dict[nn.Module, list[AttentionOutput]]]:
-    """Yields a mapping that meanwhile every output of these layers is added to."""
+    """Yields a mapping to which every output of these layers is added within the block."""
     outputs: dict[nn.Module, list[AttentionOutput]] = defaultdict(list)
     with ExitStack() as hooks:
         for layer in layers:

@@ -1,10 +1,9 @@
-"""Other masks for a network that was trained with full attention, each tuned to have as many edges as asked for.
+"""Other masks for a network that was trained with full attention, each tuned to a given density.
 
-All are dense inside, so that they stay simple.
+All of them are computed densely, to stay simple.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from math import inf
 
 import torch
@@ -17,20 +16,20 @@ from sbmt.sparsification.fit import Heads, full_attention
 from sbmt.types import AttentionOutput
 
 BITS, TABLES = range(1, 13), 64
-"""What is tried of hashing: bits of a table, and the most tables."""
+"""Settings of hashing that are tried: bits per table, and the largest number of tables."""
 CLUSTERS = 8, 16, 32, 64, 128
-"""What is tried of k-means."""
+"""Numbers of clusters that are tried in k-means."""
 NEAR = 1.1
-"""How many times the density asked for, or the inverse of that, a mask may have whose size comes in steps."""
+"""The largest factor by which masks whose size comes in steps may miss the given density."""
 
 Mask = tuple[Bool[Tensor, "batch heads n m"], Float[Tensor, "batch heads n m"] | None]
-"""Which pairs are edges, and with what probability each of them was drawn; None: nothing is random."""
+"""Which pairs are edges, and the probability with which each was drawn; None if nothing is random."""
 
 
 class MaskedAttention(nn.Module):
-    """Full attention's scores under a mask that a function makes from what the layer is given.
+    """The scores of full attention under a mask that a function computes from the layer's inputs.
 
-    Edges that were drawn are reweighted as those of fitted masks are.
+    Random edges are reweighted as those of fitted masks are.
     """
 
     def __init__(self, mask: Callable[[Heads], Mask]) -> None:
@@ -47,7 +46,7 @@ class MaskedAttention(nn.Module):
         key_mask: Tensor | None = None,
         **_: object,
     ) -> AttentionOutput:
-        """As every attention of the library; masks come from torch's global generator, and edges are not returned."""
+        """Like any attention of the library, but masks use torch's global generator, and edges are not returned."""
         heads = Heads(query, key, value, query_mask, key_mask)
         with torch.no_grad():
             is_edge, probability = self.mask(heads)
@@ -73,7 +72,7 @@ def is_pair(heads: Heads) -> Bool[Tensor, "batch heads n m"]:
 
 
 def n_keys(heads: Heads) -> Float[Tensor, "batch 1 1 1"]:
-    """How many real keys each example has."""
+    """The number of real keys of each example."""
     if heads.key_mask is None:
         return torch.full((heads.key.shape[0], 1, 1, 1), float(heads.key.shape[2]))
     return heads.key_mask.sum(1).clamp(min=1).float()[:, None, None, None]
@@ -96,17 +95,17 @@ def per_query(layer: Sequence[Heads], found: Sequence[Float[Tensor, "batch heads
 
 
 def nearest(found: dict[tuple[int, int], tuple[float, float]], density: float) -> tuple[int, int]:
-    """The settings that see the most among those near the density, or else those nearest to it."""
+    """The settings that see the most attention among those near the density, or else those nearest to it."""
     near = {key: seen for key, (here, seen) in found.items() if density / NEAR <= here <= density * NEAR}
     if near:
         return max(near, key=lambda key: near[key])
     return min(found, key=lambda key: abs(found[key][0] - density))
 
 
-# --- masks that do not look at tokens --------------------------------------------------------------------------------
+# --- masks that do not depend on tokens ------------------------------------------------------------------------------
 
 
-def local(reach: int, probability: float) -> MaskedAttention:
+def local(reach: int, probability: float = 0.0) -> MaskedAttention:
     """Keys at most ``reach`` places away, and others at random; reach 0 is the token itself, and −1 none."""
 
     def mask(heads: Heads) -> Mask:
@@ -124,25 +123,23 @@ def random(layer: Sequence[Heads], density: float) -> MaskedAttention:
 
 def window(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """The nearest keys on either side."""
-    return local(max(0, _reach(layer, density)), 0.0)
+    return local(max(0, _nearest_reach(local, layer, density)))
 
 
 def window_and_random(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """Half of the keys near, the other half random."""
-    reach = max(0, _reach(layer, density / 2))
-    inside = _band(layer, reach)
+    reach = max(0, _nearest_reach(local, layer, density / 2))
+    inside = _density(local(reach), layer)
     return local(reach, min(1.0, max(0.0, (density - inside) / max(1e-12, 1 - inside))))
 
 
 def window_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """The first and the last key, such as [CLS] and [SEP] in a BERT, and otherwise the nearest."""
+    """The first and the last key, such as [CLS] and [SEP] in a BERT, and the nearest otherwise."""
 
     def mask(reach: int) -> MaskedAttention:
-        near = local(reach, 0.0)
-        return MaskedAttention(lambda heads: (near.mask(heads)[0] | _ends(heads), None))
+        return MaskedAttention(lambda heads: (local(reach).mask(heads)[0] | _ends(heads), None))
 
-    found = (density_of(layer, [mask(reach).mask(heads)[0].float() for heads in layer]) for reach in count(-1))
-    return mask(_nearest_reach(found, density))
+    return mask(_nearest_reach(mask, layer, density))
 
 
 def _ends(heads: Heads) -> Bool[Tensor, "batch 1 1 m"]:
@@ -150,24 +147,16 @@ def _ends(heads: Heads) -> Bool[Tensor, "batch 1 1 m"]:
     return real & ((real.cumsum(-1) == 1) | (real.cumsum(-1) == real.sum(-1, keepdim=True)))
 
 
-def _nearest_reach(densities: Iterable[float], density: float) -> int:
-    """The reach of the window of nearest density, given those of reach −1, 0, 1 and so on."""
-    last = inf
-    for reach, found in enumerate(densities, -1):
-        if found >= density or found == last:
-            return reach - (abs(last - density) < abs(found - density))
-        last = found
-    raise AssertionError("there is no end to reaches")
+def _density(attention: MaskedAttention, layer: Sequence[Heads]) -> float:
+    return density_of(layer, [attention.mask(heads)[0].float() for heads in layer])
 
 
-def _band(layer: Sequence[Heads], reach: int) -> float:
-    """The density of a window."""
-    return density_of(layer, [local(reach, 0.0).mask(heads)[0].float() for heads in layer])
-
-
-def _reach(layer: Sequence[Heads], density: float) -> int:
-    """The reach of the window whose density is nearest."""
-    return _nearest_reach((_band(layer, reach) for reach in count(-1)), density)
+def _nearest_reach(make: Callable[[int], MaskedAttention], layer: Sequence[Heads], density: float) -> int:
+    """The reach, from −1 on, of the mask whose density is nearest."""
+    reach, last, found = -1, inf, _density(make(-1), layer)
+    while density > found != last:
+        reach, last, found = reach + 1, found, _density(make(reach + 1), layer)
+    return reach - (abs(last - density) < abs(found - density))
 
 
 # --- hashing ---------------------------------------------------------------------------------------------------------
@@ -239,7 +228,7 @@ def clustered(centroids: Float[Tensor, "heads clusters d"], n_probed: int) -> Ma
 
 
 def k_means(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """Clusters of keys, in the number that sees the most attention."""
+    """Clusters of keys, with the number of clusters that sees the most attention."""
     best: dict[tuple[int, int], tuple[float, float]] = {}
     masks: dict[tuple[int, int], MaskedAttention] = {}
     for n_clusters in CLUSTERS:
@@ -266,11 +255,11 @@ def _centroids(layer: Sequence[Heads], n_clusters: int, rounds: int = 20) -> Flo
     return centroids
 
 
-# --- masks that know the attention -----------------------------------------------------------------------------------
+# --- masks that depend on the attention itself -----------------------------------------------------------------------
 
 
 def oracle(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """The keys that each query attends most: the best that as many keys for every query can do."""
+    """The keys that each query attends most, which is the best choice of this many keys per query."""
 
     def mask(heads: Heads) -> Mask:
         rank = full_attention(heads).argsort(-1, descending=True).argsort(-1)
@@ -280,7 +269,7 @@ def oracle(layer: Sequence[Heads], density: float) -> MaskedAttention:
 
 
 def at_rates(edges_per_query: float) -> MaskedAttention:
-    """Drawn at rates in proportion to attention, 1 − exp(−c a): what the fit of a block model aims at."""
+    """Drawn at rates in proportion to attention, 1 − exp(−c a), which the fit of a block model approximates."""
     return MaskedAttention(lambda heads: drawn(-torch.expm1(-edges_per_query * full_attention(heads))))
 
 
@@ -305,4 +294,4 @@ CONTROLS: dict[str, Control] = {
     "ideal rates": ideal_rates,
     "oracle": oracle,
 }
-"""By the names that tables give them: a function of what a layer was given, and of the density wanted."""
+"""By their names in tables: functions of the inputs of a layer and of the density."""

@@ -1,4 +1,4 @@
-"""Fitted masks for a pretrained encoder of Hugging Face Transformers, beside other masks with as many edges."""
+"""Fitted masks for a pretrained Hugging Face Transformers encoder, beside other masks of the same density."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
+from sbmt.experiments.data.locate import read_text
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.sparsification.compare import Bar, Found
@@ -25,14 +26,14 @@ FULL, FITTED = "full attention", "fitted"
 OTHERS = {name: CONTROLS[name] for name in ("random", "window")}
 OTHERS |= {"window and both ends": window_and_ends}
 OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}
-"""What fitted masks are compared with. The last two know the attention, so that they save nothing."""
+"""Masks that fitted ones are compared with. The last two are computed from full attention, so they save nothing."""
 BATCH, LENGTH = 8, 256
 MEASURED_ON = 2  # batches that other masks are tuned on, and that all masks are measured on
 LEAST_TEXTS, MOST_ASKED = 64, 128
-"""Texts in all, and those whose embeddings are compared unless told otherwise, a quarter of all at most."""
+"""The least number of texts, and the number whose embeddings are compared by default, at most a quarter of all."""
 
 Batch = dict[str, Tensor]
-"""What an encoder is called with."""
+"""The arguments of an encoder."""
 
 
 def load_encoder(folder: Path) -> tuple[Any, Any]:
@@ -58,12 +59,9 @@ def load_encoder(folder: Path) -> tuple[Any, Any]:
 
 
 def read_texts(path: Path) -> list[str]:
-    """The lines of a text file that are not empty, each a text of its own."""
-    try:
-        texts = [line.strip() for line in read_file(path).decode().splitlines()]
-    except UnicodeDecodeError as error:
-        raise SbmtError(f"UTF-8 text in {path}", f"byte {error.start} of something else", "convert it") from error
-    if len(texts := [text for text in texts if text]) < LEAST_TEXTS:
+    """The texts in a file: its lines that are not empty."""
+    lines = (line.strip() for _, line in read_text(path))
+    if len(texts := [line for line in lines if line]) < LEAST_TEXTS:
         do = "add texts: masks are fitted on some of them and compared on others"
         raise SbmtError(f"at least {LEAST_TEXTS} lines with text in {path}", len(texts), do)
     return texts
@@ -83,7 +81,7 @@ def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Te
 
 
 def embed_batch(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch d"]:
-    """The same of one batch, with gradients."""
+    """The same for one batch, with gradients."""
     real = batch["attention_mask"][..., None]
     states = model(**batch).last_hidden_state
     return nn.functional.normalize((states * real).sum(1) / real.sum(1), dim=-1)
@@ -140,7 +138,7 @@ def compare_encoder(
     asked: Sequence[Batch],
     on_kind: Callable[[str], None] = lambda name: None,
 ) -> list[dict[str, Any]]:
-    """How close embeddings of texts come to those of full attention under fitted masks, and under others as large.
+    """How close embeddings of texts come to those of full attention under fitted and other masks.
 
     A row for each kind has what its masks see on ``tuned_on``, and the mean cosine on ``asked`` with its error.
     """
@@ -164,7 +162,7 @@ def compare_encoder(
 def sparsify_encoder(
     run: Path, text: Path, length: int, examples: int | None, steps: int, options: dict[str, Any], bar: Bar
 ) -> Found:
-    """An encoder of Transformers with fitted masks, beside others; what saves it writes the table and a figure too."""
+    """An encoder of Transformers with fitted masks, beside others; saving it also writes the table and a figure."""
     from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
 
     texts = read_texts(text)

@@ -1,4 +1,4 @@
-r"""How good gradients through sampled masks are, measured exactly on graphs small enough to list all their masks.
+r"""How good gradients through sampled masks are, measured exactly on graphs whose masks can all be listed.
 
 Training should lower the mean loss over masks, whose slope in an edge's probability is
 $\mathbb{E}[L \mid M_e = 1] - \mathbb{E}[L \mid M_e = 0]$. It sees one mask at a time and must guess this slope from it.
@@ -39,14 +39,9 @@ class EstimatorReport:
         return float((self.mean - self.exact).norm() / self.exact.norm())
 
     @property
-    def total_variance(self) -> float:
-        """Variance of one guess, summed over edges."""
-        return float(self.variance.sum())
-
-    @property
     def relative_variance(self) -> float:
-        """Total variance / |exact|²: the number of draws whose mean has noise as long as the exact gradient."""
-        return self.total_variance / float(self.exact.square().sum())
+        """Variance summed over edges / |exact|²: the number of draws after which noise is as long as the gradient."""
+        return float(self.variance.sum() / self.exact.square().sum())
 
     @property
     def cosine(self) -> float:
@@ -68,7 +63,7 @@ def measure_estimators(
     Masks have independent edges, drawn with $q_e = \min(p_e + \delta, 1)$. With $g_e$ for the gate of edge $e$,
     $h(M)$ for the values under mask $M$ and $L = L(h(M))$, the estimates for edge $e$ are
 
-    - ``"exact"``: no guess but $\mathbb{E}_q[L \mid M_e = 1] - \mathbb{E}_q[L \mid M_e = 0]$, for reference;
+    - ``"exact"``: not a guess but $\mathbb{E}_q[L \mid M_e = 1] - \mathbb{E}_q[L \mid M_e = 0]$, for reference;
     - ``"score"``: $M_e\, \partial L / \partial g_e$ with the gate on the score, as in equation 9;
     - ``"weight"``: $M_e\, \partial L / \partial g_e$ with the gate on the weight, as in the released code;
     - ``"removal"``: $M_e \langle \partial L / \partial h,\; h(M) - h(M \setminus e) \rangle$, what the edge's removal

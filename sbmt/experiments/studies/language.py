@@ -36,7 +36,7 @@ Results = dict[str, dict[str, Any]]
 
 
 def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool = True) -> Study:
-    """One masked language model per attention, given keys of :data:`TRIALS`; ``random-equal`` needs ``sbm``.
+    """One masked language model per attention, for keys of :data:`TRIALS`; ``random-equal`` needs ``sbm``.
 
     ``is_reduced`` trains networks that one CPU core trains in minutes, instead of the paper's.
     """
@@ -53,9 +53,9 @@ def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool 
 def fine_tuning_study(
     task: str, pretraining: Study, folder: Path, *, n_seeds: int = 1, is_reduced: bool = True
 ) -> Study:
-    """Every pre-trained model of a study, whose runs ``folder`` holds, on one task, and one that was not pre-trained.
+    """Every pre-trained model of a study, with its runs in ``folder``, on one task, and one without pre-training.
 
-    All seeds start from the same weights; head, order of examples and masks differ.
+    All seeds start from the same weights; their head, order of examples and masks differ.
     """
     first = pretraining.config
     trials = []

@@ -135,8 +135,7 @@ for name, more in (
     equal = replace(RANDOM_EQUAL, title="random mask, SBM's density")
     _add(name, title, LONG[name], (FULL, LINEAR, SBM, equal, *more), 2)
 
-# Masks with equally many edges: the page on attention mass says on which tasks attention is concentrated, and on which
-# it is spread over most keys
+# Masks with equal numbers of edges; the page on attention mass says where attention is concentrated, where spread out
 
 
 def _fitted_to(c: int) -> Trial:
@@ -150,7 +149,7 @@ for name, cs, width, n_seeds in (
     ("retrieval-topics", (8,), 8, 3),  # one seed said that masks matter there
     *((name, (8,), 8, 1) for name in ("text", "retrieval", "image")),
 ):
-    # without rotary positions and twice the steps, the attentions of ListOps can hardly be told apart
+    # without rotary positions and twice the steps, the attentions hardly differ on ListOps
     settings = {"positions": "rotary", "steps": 2400} if name == "listops" else {}
     equal_edges = [Trial(f"random-{c}", f"random, as c = {c}", CONTROL, density_of=f"fitted-{c}") for c in cs]
     near = Trial("window", "window", WINDOW | {"window": width})

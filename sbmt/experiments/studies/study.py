@@ -27,25 +27,25 @@ from sbmt.layers.registry import load_plugins
 
 MOST_SEEDS = 10_000
 Report = Callable[[str, int, Step | int], None]
-"""Called with a trial's name, its seed, and a step or, when a run begins, the number of steps already done."""
+"""Called with a trial's name, its seed, and a step, or when a run begins, the number of finished steps."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to train."""
+    """One way to train a model."""
 
     name: str  # in folders and results
     title: str  # in tables and figures
-    settings: dict[str, Any] = field(default_factory=dict)  # what it changes of the configuration and its attention
+    settings: dict[str, Any] = field(default_factory=dict)  # changes of the configuration and its attention
     density_of: str | None = None
-    """Name of another trial, whose test density on the same seed becomes ``mask_density``; if the masks of both contain
-    a window, its mean edge probability is taken instead."""
+    """Name of another trial, whose test density on the same seed becomes ``mask_density``; its mean edge probability if
+    the masks of both contain a window."""
     n_seeds: int | None = None  # if it differs from the study's
 
 
 @dataclass(frozen=True)
 class Study:
-    """Trials, each of which changes some settings of one configuration."""
+    """Trials, each of which changes some settings of a common configuration."""
 
     name: str
     title: str
@@ -78,7 +78,7 @@ class Study:
 def run_study(
     study: Study, folder: Path | str, n_workers: int = 1, report: Report | None = None
 ) -> list[tuple[str, Run]]:
-    """Trains the runs that are not finished yet, each in a folder ``{trial}-seed{seed}``; interrupted ones are resumed.
+    """Trains the unfinished runs, each in a folder ``{trial}-seed{seed}``; interrupted ones are resumed.
 
     With one worker they train in this process with all of its threads, otherwise in processes with one thread each.
     The result has a trial's name and a run for each pair of :meth:`Study.plan`.
@@ -87,10 +87,10 @@ def run_study(
     report = report or (lambda name, seed, step: None)
     folder = Path(folder)
     plan = study.plan()
-    if os.path.lexists(folder / "config.json"):  # whose result the study's would replace
+    if os.path.lexists(folder / "config.json"):  # whose result would be replaced
         raise SbmtError("a folder with several runs", f"{folder}, which holds one, or other files", "name another")
     with only_writer(folder):
-        for is_second in (False, True):  # trials that take their density from another one come after it
+        for is_second in (False, True):  # trials that use the density of another one come after it
             jobs = [
                 (trial.name, seed, _config(study, trial, seed, folder), folder / f"{trial.name}-seed{seed}")
                 for trial, seed in plan
@@ -105,7 +105,7 @@ def run_study(
 
 
 def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
-    """The result and a short curve of every run, the medians over seeds of every trial, and a manifest."""
+    """The result and a short curve of every run, medians over the seeds of every trial, and a manifest."""
     medians = {
         trial.name: {
             name: round(median(getattr(run.test, name) for who, run in runs if who == trial.name), 4)
@@ -132,7 +132,7 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
 
 def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report) -> None:
     if has_kept(folder) and read_config(folder) != config:
-        raise SbmtError(f"a run with these settings in {folder}", "another", "name another --output folder")
+        raise SbmtError(f"a run with these settings in {folder}", "other settings", "name another --output folder")
     is_done = (folder / "result.json").exists()
     report(name, seed, config.steps if is_done else 0)
     if not is_done:
@@ -140,7 +140,7 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
         fit(config, folder, resume=resume, on_step=lambda step: report(name, seed, step))
 
 
-_reports: "SimpleQueue[tuple[str, int, Step | int]]"  # of a worker; whoever puts one in waits while there are too many
+_reports: "SimpleQueue[tuple[str, int, Step | int]]"  # of a worker; put() blocks while the queue is full
 
 
 def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: int, report: Report) -> None:
@@ -157,18 +157,18 @@ def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: 
                     future.result()
         except BaseException as error:
             for process in multiprocessing.active_children():
-                process.kill()  # files are written whole or not at all; without processes, no job begins
-            if isinstance(error, BrokenProcessPool):  # killed, usually because memory ran out
+                process.kill()  # files are written whole or not at all, and no further job begins
+            if isinstance(error, BrokenProcessPool):  # killed, usually for lack of memory
                 do = "run it again with fewer workers: unfinished runs are resumed"
                 raise SbmtError("every worker to finish", "a killed worker", do) from error
             raise
         finally:
             for *_, folder in jobs:
-                remove_parts(folder)  # which killed workers leave
+                remove_parts(folder)  # of killed workers
 
 
 def _begin(reports: Any) -> None:
-    """Prepares a worker: one thread, and no Ctrl-C of its own, which a terminal sends to parent and workers alike."""
+    """Prepares a worker: one thread, and no reaction to Ctrl-C, which a terminal sends to parent and workers alike."""
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Settings of a training run, and what its task decides: model, data, loss, optimiser, masks, scores."""
+"""Settings of a training run, and what its task determines: model, data, loss, optimiser, scores."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchmetrics import Metric
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
-BETAS = 0.9, 0.99  # of Adam, for block models that have a learning rate of their own
+BETAS = 0.9, 0.99  # of Adam, for block models with a separate learning rate
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
 UNSAVED = "option_defaults"
 CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}
@@ -33,23 +33,23 @@ MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attenti
 """Fields that may be 0, besides those whose default is."""
 Config = TypeVar("Config", bound="TrainingConfig")
 CONFIGS: dict[str, type["TrainingConfig"]] = {}
-"""The configuration of every task; a class that says its ``tasks`` is entered when it is defined."""
+"""The configuration class of every task; a class that names its ``tasks`` is registered when it is defined."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig(ABC):
-    """Everything that decides a run, apart from data, versions and hardware.
+    """Everything that determines a run, apart from data, versions and hardware.
 
     The fields are the settings that a user chooses; the command line offers each of them, and every option of the
-    attention, by name. Options may be given as a mapping of those that differ from the defaults. The methods are what
-    the task decides; a new task is a subclass of ``GeneratedConfig`` or ``PreparedConfig``. Keywords of its class
-    statement are ``tasks``, the names that the task may have, and defaults that differ from those inherited.
+    attention, by name. Options may be given as a mapping of those that differ from the defaults. The methods depend on
+    the task; a new task is a subclass of ``GeneratedConfig`` or ``PreparedConfig``. Keywords of its class statement are
+    ``tasks``, the names of the task, and defaults that differ from inherited ones.
     """
 
     attention: str = option("sbm", "name of the attention", ATTENTIONS)
     options: Any = field(default=None, metadata={"help": "the attention's own options; None: its defaults"})
     option_defaults: tuple[tuple[str, Any], ...] = field(
-        default=(), compare=False, repr=False, metadata={"help": "where options of any attention start; not saved"}
+        default=(), compare=False, repr=False, metadata={"help": "defaults of options, for any attention; not saved"}
     )
     positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
@@ -73,11 +73,11 @@ class TrainingConfig(ABC):
     precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    is_generated: ClassVar[bool] = False  # drawn one after the other from a generator, without a dev split, on a CPU
+    is_generated: ClassVar[bool] = False  # whether sequences are drawn from a generator, without a dev split, on a CPU
     is_image: ClassVar[bool] = False  # whether tokens are pixels
-    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # which score on dev decides on the weights kept
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # the score on dev that selects the weights to keep
     evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
-    checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev where it is there
+    checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev if there is one
 
     def __init_subclass__(cls, tasks: tuple[str, ...] = (), **defaults: Any) -> None:
         CONFIGS.update(dict.fromkeys(tasks, cls))
@@ -88,7 +88,7 @@ class TrainingConfig(ABC):
                 cls.__annotations__[f.name] = f.type
                 start = field(default=defaults.pop(f.name), compare=f.compare, repr=f.repr, metadata=f.metadata)
                 setattr(cls, f.name, start)
-        super().__init_subclass__(**defaults)  # which refuses those that are left
+        super().__init_subclass__(**defaults)  # refuses those that are left
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
@@ -103,7 +103,7 @@ class TrainingConfig(ABC):
             raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
 
     def _check_fields(self) -> None:
-        """Raises SbmtError unless every field has a value of its type; numbers are positive, or what may be 0 is."""
+        """Raises SbmtError unless every field has a value of its type; numbers must be positive, a few may be 0."""
         check_seed(self.seed)
         hints = get_type_hints(type(self))
         for f in fields(self):
@@ -140,21 +140,21 @@ class TrainingConfig(ABC):
         return arguments
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON holds."""
+        """The fields as a dictionary for JSON."""
         return {name: value for name, value in asdict(self).items() if name != UNSAVED}
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
-        """The configuration that :meth:`to_dict` wrote; SbmtError if a field is unknown or a value out of range."""
+        """The configuration of :meth:`to_dict`; SbmtError if a field is unknown or a value is out of range."""
         try:
             return cls(**values)
         except TypeError as error:  # an unknown field, or no fields at all
             raise SbmtError(f"settings of {cls.__name__}", error, "train again with this version") from error
 
     def override(self: Config, **values: Any) -> Config:
-        """A copy with those fields and options changed whose value is not None.
+        """A copy with changed fields and options; None leaves one as it is.
 
-        A new attention keeps the options that the present one has too.
+        A new attention keeps the options that it shares with the present one.
         """
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
@@ -170,30 +170,30 @@ class TrainingConfig(ABC):
 
     @property
     def least_weights(self) -> int:
-        """A number of weights that the network has at least, known before it is built."""
+        """A lower bound on the number of weights, known before the network is built."""
         return self.n_layers * self.d_model * (self.d_model + self.d_hidden)
 
     def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
         names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
-        names += ["attention", "dropout", "attention_dropout", "convolution"]  # of which some tasks have none
+        names += ["attention", "dropout", "attention_dropout", "convolution"]  # some of which not every task has
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else max_length
         least = self.least_weights + self.d_model * ((length or 0) + (vocab_size or 0) // arguments.get("n_ids", 1))
-        if 4 * least >= MOST_TENSORS:  # bytes; nobody means so many, and building them takes all memory
+        if 4 * least >= MOST_TENSORS:  # bytes; surely a mistake, and building the network would exhaust memory
             raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", f"{4 * least:,}", "choose smaller sizes")
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """Gives a new model the weights that training starts from, if there are any; returns what results say of it."""
+        """Loads the weights that training starts from, if any; returns what results record of them."""
         return {}
 
     @abstractmethod
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """What a run reads, with the tokeniser of a finished run; generated test examples depend on ``test_seed``."""
+        """The data of a run, with the tokeniser of a finished run; generated test examples depend on ``test_seed``."""
 
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The cross entropy in nats, binary where there is one logit; a mean without labels is 0."""
+        """The cross entropy in nats, binary if there is a single logit; the mean over no labels is 0."""
         if not len(labels) and reduction == "mean":
             return 0.0 * logits.float().sum()
         if logits.shape[-1] == 1:
@@ -206,16 +206,16 @@ class TrainingConfig(ABC):
         return (logits.flatten() > 0).long() if logits.shape[-1] == 1 else logits.argmax(-1)
 
     def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """AdamW on groups of parameters, with the largest learning rate where a group has none of its own."""
+        """AdamW on groups of parameters, with the largest learning rate for groups that do not specify one."""
         decay, eps = getattr(self, "weight_decay", 0.0), 1e-8 if self.is_generated else 1e-6
         return torch.optim.AdamW(parameters, self.learning_rate, eps=eps, weight_decay=decay)
 
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """The parameters of a model; those of SBM attentions apart if they have a learning rate of their own.
+        """The parameters of a model; those of SBM attentions form a second group if their learning rate differs.
 
-        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Now and then a
-        gradient of theirs is far larger than usual, after which Adam would hardly move for a thousand steps; with these
-        betas it does so for a hundred.
+        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Occasionally
+        their gradient is far larger than usual, after which Adam would hardly move for a thousand steps; with these
+        betas it hardly moves for a hundred.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -229,15 +229,15 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of the largest.
 
-        It rises along a line over ``warmup_steps``, if the task has them, and falls along another over the last
-        ``cooldown`` steps, or from the warm-up on where the task leaves no choice.
+        It rises linearly over ``warmup_steps``, if the task has them, and falls linearly over the last ``cooldown``
+        steps, or over all steps after the warm-up if the task has no ``cooldown``.
         """
         warmup = getattr(self, "warmup_steps", 0)
         cooldown = getattr(self, "cooldown", self.steps - warmup - 1)
         return min(1.0, (step + 1) / (warmup + 1), (self.steps - step) / (cooldown + 1))
 
     def n_examples(self, split: str) -> int | None:
-        """Examples of an evaluation on ``dev`` or on a split that is tested; None takes all."""
+        """How many examples of ``dev`` or of a test split are evaluated; None means all."""
         return getattr(self, "dev_examples" if split == "dev" else "test_examples", None)
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
@@ -245,18 +245,18 @@ class TrainingConfig(ABC):
         return {}
 
     def metrics_of(self, loss: float) -> dict[str, float]:
-        """What a mean loss says in other words."""
+        """Metrics that follow from the mean loss, such as perplexity."""
         return {}
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """What to compare the scores on a test split with."""
+        """Scores of simple predictors on a test split, for comparison."""
         return {}
 
 
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:
     """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
 
-    ``info`` says of prepared examples what the model must know: ``vocab_size``, ``class_names``, ``n_documents``.
+    ``info`` describes prepared examples to the model: ``vocab_size``, ``class_names``, ``n_documents``.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -1,4 +1,4 @@
-"""What a run reads: feeds that make batches by number, and streams of them that divide among processes."""
+"""The data of a run: feeds make batches by number, and streams divide them among processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -29,15 +29,15 @@ class Feed:
 
     n_examples: int
     batch: Callable[[Numbers, slice, int], Batch]
-    """Makes a part of the batch that holds these examples; the batch's number decides what is drawn."""
-    lengths: Numbers | None = None  # of the examples, where those of similar length share a batch, for less padding
-    is_endless: bool = False  # whether there are as many examples as anybody asks for
+    """Makes a part of the batch of these examples; random choices depend on the batch's number."""
+    lengths: Numbers | None = None  # of the examples, if those of similar length share a batch, for less padding
+    is_endless: bool = False  # whether any number of examples can be generated
 
     def __len__(self) -> int:
         return self.n_examples
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """The batches of training: permutations of all examples, one after the other; or always new examples."""
+        """The batches of training: permutations of all examples, one after another, or always new examples."""
         if self.is_endless:
             return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
         if self.lengths is not None:
@@ -47,14 +47,13 @@ class Feed:
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The first ``n_examples`` in order, each exactly once; None means all."""
         n = n_examples or len(self)
-        starts = range(0, n := n if self.is_endless else min(n, len(self)), batch_size)
-        return lambda i: np.arange(starts[i], min(starts[i] + batch_size, n)) if i < len(starts) else None
+        return batches.once(np.arange(n if self.is_endless else min(n, len(self))), batch_size)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
         """The same, from short to long if those of similar length share a batch."""
         if self.lengths is None:
             return self.in_order(batch_size, n_examples)
-        return batches.once_by_length(self.lengths[:n_examples], batch_size)
+        return batches.once(np.argsort(self.lengths[:n_examples], kind="stable"), batch_size)
 
 
 def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False) -> Feed:
@@ -64,9 +63,9 @@ def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False
 
 
 class Sequences:
-    """Makes batches of consecutive sequences from one generator, which skips to the first of a batch.
+    """Makes batches of consecutive sequences from one generator, which skips to the first sequence of a batch.
 
-    ``sample`` draws that many sequences; drawn all at once or one after the other, they are the same.
+    ``sample`` draws a number of sequences, which are the same whether drawn together or one by one.
     """
 
     def __init__(self, sample: Callable[[int, torch.Generator], Batch], seed: int) -> None:
@@ -87,18 +86,18 @@ class Sequences:
 
 @dataclass(frozen=True, eq=False)
 class TaskData:
-    """What a run reads."""
+    """The data of a run."""
 
-    feeds: dict[str, Feed]  # train, dev where the task has it, test, and further splits that are tested
-    info: dict[str, Any] = field(default_factory=dict)  # what results record of prepared examples
-    labels: dict[str, Numbers] = field(default_factory=dict)  # by split, where the examples have one each
+    feeds: dict[str, Feed]  # train, dev if the task has it, test, and further test splits
+    info: dict[str, Any] = field(default_factory=dict)  # what results record about prepared examples
+    labels: dict[str, Numbers] = field(default_factory=dict)  # by split, if each example has one
     blocks: dict[str, Blocks] = field(default_factory=dict)  # by split, of a corpus
     tokenizer: Tokenizer | None = None  # of tasks on text in words
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # what test examples say besides their labels
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per test example
 
     @property
     def tests(self) -> list[str]:
-        """The splits that a finished run is tested on; the first is ``test``."""
+        """The splits on which a finished run is tested, beginning with ``test``."""
         return [name for name in self.feeds if name not in ("train", "dev")]
 
 

@@ -1,4 +1,4 @@
-"""What a model answers to examples, one by one, in training and afterwards."""
+"""A model's answers to single examples, in training and afterwards."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.batches import Batch
@@ -27,8 +27,8 @@ from sbmt.sparsification.fit import kept
 class Evaluation:
     """A model's answers to test examples, in the order of the split.
 
-    A label belongs to an example, of repeated tokens to a token, of a masked language model to a selected token. For
-    pairs of documents, densities are means of the two.
+    There is a label for each example, for each token of repeated tokens, or for each selected token of a language
+    model. For pairs of documents, densities are means over the two.
     """
 
     predicted: Tensor  # (n_labels,), the likeliest labels
@@ -39,8 +39,8 @@ class Evaluation:
     accuracy: float
     density: float  # means over all examples, layers and heads
     expected_density: float  # of edge probabilities
-    metrics: dict[str, float]  # F1 of several kinds on GLUE; the mean loss in other words, such as ``perplexity``
-    extras: dict[str, NDArray[Any]]  # what the prepared examples say besides, such as how difficult each one is
+    metrics: dict[str, float]  # F1 of several kinds on GLUE; ``perplexity`` of language models
+    extras: dict[str, NDArray[Any]]  # further numbers per prepared example, such as its difficulty
 
     @property
     def n_examples(self) -> int:
@@ -49,7 +49,7 @@ class Evaluation:
 
     @property
     def scores(self) -> Scores:
-        """The means, as results hold them."""
+        """The means, as in results."""
         densities = self.densities.double().mean(0).tolist()
         return Scores(self.loss, self.accuracy, self.density, self.expected_density, densities, self.metrics)
 
@@ -58,7 +58,7 @@ class Evaluation:
 def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, seed: int = 0) -> Evaluation:
     """Runs a model, on any device, on the first test examples; None means all, or as many as training was tested on.
 
-    Logits are means over ``n_samples`` draws of the masks (Theorem 1 speaks of that mean); the seed is of masks and
+    Logits are means over ``n_samples`` draws of the masks (the mean in Theorem 1); the seed is that of masks and of
     generated sequences.
     """
     if not isinstance(seed, int) or not 0 <= seed < 1 << 62:  # the seed of the sequences lies above it
@@ -80,7 +80,7 @@ def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, see
 
 @torch.no_grad()
 def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 0) -> NDArray[np.int64]:
-    """The label with the largest logit for every row of a table of the run's GLUE task, in their order."""
+    """The label with the largest logit for every row of a table of the run's GLUE task, in order."""
     check_seed(seed)
     check_sizes(n_samples=n_samples)
     config, tokenizer = cast(GlueConfig, run.config), run.tokenizer
@@ -96,33 +96,26 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
 
 
 def submission(task: str, rows: GlueRows, predicted: NDArray[np.int64]) -> str:
-    r"""The file that GLUE's server takes: a line per row of the test table, with its number and the label's name.
+    r"""The file that GLUE's server expects: a line per row of the test table, with its number and the label's name.
 
     Example:
         >>> rows = GlueRows((("good",), ("bad",)), None, ("0", "1"), 0, 0)
         >>> submission("sst2", rows, np.array([1, 0])).splitlines()[1:]
         ['0\t1', '1\t0']
     """
-    safe = [f"'{i}" if i.startswith(("=", "+", "-", "@")) else i for i in rows.index]  # no formula for a spreadsheet
+    safe = [f"'{i}" if i.startswith(("=", "+", "-", "@")) else i for i in rows.index]  # not a spreadsheet formula
     lines = [f"{i}\t{GLUE[task].written[label]}" for i, label in zip(safe, predicted.tolist(), strict=True)]
     return "\n".join(["index\tprediction", *lines]) + "\n"
 
 
 def inputs(batch: Batch) -> dict[str, Any]:
-    """What a model of the library is called with; no mask where all tokens are real."""
+    """The arguments of a model for a batch; without a mask where all tokens are real."""
     found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
     return found if batch.selected is None else found | {"selected": batch.selected}
 
 
-def call_model(model: nn.Module, batch: Batch, generator: torch.Generator) -> ModelOutput:
-    """Runs a model on a batch."""
-    named = inputs(batch)
-    output: ModelOutput = model(named.pop("tokens"), named.pop("mask"), generator=generator, **named)
-    return output
-
-
 def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]) -> tuple[Tensor, ...]:
-    """Answers to a batch, in the order of :class:`Evaluation`: means over outputs with different masks."""
+    """Answers to a batch in the order of :class:`Evaluation`, from the mean over outputs with different masks."""
     logits = torch.stack([output.values for output in outputs]).mean(0)
     n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
     found = [config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none")]
@@ -134,9 +127,9 @@ def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]
 
 
 def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
-    """The answers to all batches together; SbmtError if they hold no label."""
+    """The answers to all batches together; SbmtError if there is no label among them."""
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
-    if not len(labels):  # a few blocks may have no token to be guessed
+    if not len(labels):  # a few blocks may have no hidden token
         raise SbmtError("a label to predict among the examples", "none", "take more examples")
     means = (float(x.double().mean()) for x in (losses, predicted == labels, densities, expected))
     loss, accuracy, density, expected_density = means
@@ -147,14 +140,14 @@ def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[T
 
 
 def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
-    """Every batch's number, and the answers to it over ``n_samples`` draws of the masks."""
+    """The number of every batch and the answers to it over ``n_samples`` draws of the masks."""
     generator = torch.Generator().manual_seed(seed)
     device = next(run.model.parameters()).device
     with kept(run.model.modules(), "training"):
         run.model.eval()
         for batch in stream:
             batch = batch.to(device)
-            outputs = [call_model(run.model, batch, generator) for _ in range(n_samples)]
+            outputs = [run.model(**inputs(batch), generator=generator) for _ in range(n_samples)]
             if not all(output.values.isfinite().all() for output in outputs):
-                raise SbmtError("weights that give finite logits", "others", "restore the run's files, or train again")
+                raise SbmtError("weights that give finite logits", "infinity or NaN", "restore the run, or train again")
             yield batch.number, answers(run.config, batch, outputs)

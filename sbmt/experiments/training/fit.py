@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
 SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
-"""Variables of which one is not 0 in every process but the first of those launched together, and how many there are."""
+"""Environment variables for a process's rank, which is 0 in the first, and for the number of processes."""
 EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
 EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed", "across ranks is zero"]
-"""Lightning's advice, all of which is about things that are done here on purpose."""
+"""Warnings of Lightning about things that are done on purpose here."""
 
 
 def fit(
@@ -45,13 +45,13 @@ def fit(
 
     Args:
         config: What to train.
-        folder: Where the run is written, and its checkpoints while it lasts; None writes nothing that stays.
-        resume: Whether to go on from the checkpoint in ``folder``, or to begin anew if the run was interrupted before
-            its first. The result equals an uninterrupted run's, on the same machine and number of threads.
+        folder: Where the run is written, with checkpoints while it lasts; None keeps nothing.
+        resume: Whether to continue from the checkpoint in ``folder``, or start again if the run was interrupted before
+            the first. The result equals that of an uninterrupted run on the same machine and number of threads.
         on_step: Called after every optimiser step.
-        accelerator: ``cpu``, ``cuda`` or another name that Lightning knows; ``auto`` leaves the choice to the task.
-        devices: Processes on this machine, each with its own device.
-        nodes: Machines.
+        accelerator: ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` leaves the choice to the task.
+        devices: Number of processes on this machine, each with its own device.
+        nodes: Number of machines.
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # Lightning reads the same variables while it is imported
@@ -68,13 +68,13 @@ def fit(
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
         trainer = _make_trainer(config, folder, where)
-        if trainer.is_global_zero:  # not before all that can be wrong with the settings has been seen
+        if trainer.is_global_zero:  # after everything that can be wrong with the settings has been checked
             stack.enter_context(only_writer(folder))
             claim(folder, config, resume)
         resume = resume and (folder / STATE).exists()
         stack.enter_context(_interruptible())
         start = time.perf_counter()
-        if resume and not config.is_generated:  # damage is found now, not after training
+        if resume and not config.is_generated:  # finds damage now, not after training
             load_weights(module.model, read_tensors(folder / BEST), folder)
         trainer.fit(module, ckpt_path=folder / STATE if resume else None)
         seconds = time.perf_counter() - start
@@ -128,8 +128,8 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
     except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
         got = str(error).strip().splitlines()[0]
         raise SbmtError("devices that this machine has", got, "ask for others") from error
-    if trainer.precision != config.precision:  # Lightning has taken another one
-        raise SbmtError(f"a device for precision {config.precision}", "a CPU", "take bf16-mixed, or a GPU")
+    if trainer.precision != config.precision:  # Lightning has chosen another one
+        raise SbmtError(f"a device for precision {config.precision}", "a CPU", "use bf16-mixed, or a GPU")
     parts = config.accumulate * trainer.world_size
     if config.batch_size % parts:
         raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
@@ -137,9 +137,9 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
 
 
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
-    """Makes the folder this configuration's, or checks that it is; SbmtError if not, or if its run is finished."""
+    """Writes the configuration into the folder, or compares it to resume; SbmtError if it differs or has finished."""
     if not resume:
-        check_unkept(folder, "name another folder, or go on with --resume")
+        check_unkept(folder, "name another folder, or continue with --resume")
         remove_parts(folder)
         write_json(folder / "config.json", config.to_dict())
         return
@@ -149,26 +149,27 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
         values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
         raise SbmtError(f"cannot resume the run in {folder}: {values}")
     if has_kept(folder) and not (folder / STATE).exists():
-        raise SbmtError(f"a checkpoint in {folder}", "none", "it is finished")
+        raise SbmtError(f"an unfinished run in {folder}", "a finished one", "name another folder")
     remove_parts(folder)
 
 
 def check_unkept(folder: Path, do: str) -> None:
-    """Raises SbmtError unless a folder is absent or empty, or a run in it began and left nothing that could be lost."""
+    """Raises SbmtError unless a folder is absent or empty, or has a run that was interrupted before its checkpoint."""
     if has_kept(folder):
         raise SbmtError("a new or empty folder", folder, do)
     check_may_write(folder, "config.json", b'{\n "attention": ')
 
 
 def has_kept(folder: Path) -> bool:
-    """Whether a folder holds a run's checkpoint or its result, so that something would be lost if it began anew."""
+    """Whether a folder has a run's checkpoint or result, which a new run would replace."""
     return (folder / STATE).exists() or (folder / "result.json").exists()
 
 
 def is_first_process() -> bool:
-    """Whether this process prints: the only one, or the first of those that were launched together.
+    """Whether this process prints: it is the only one, or the first of several launched together.
 
-    SbmtError if a variable that says so is no number.
+    Raises:
+        SbmtError: If an environment variable for ranks is not a number.
     """
     numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
     for name, value in numbers.items():
@@ -180,7 +181,7 @@ def is_first_process() -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Keeps Ctrl-C a KeyboardInterrupt: Lightning would leave the process, and ignore the next one."""
+    """Keeps Ctrl-C a KeyboardInterrupt; Lightning would exit the process, and ignore the next one."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tasks whose sequences are generated: repeated tokens, associative recall with one query or many."""
+"""Tasks on generated sequences: repeated tokens, and associative recall with one query or many."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,14 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbmt.experiments.data.batches import Batch, batch_of_tokens
-from sbmt.experiments.data.recall import (
-    NO_ANSWER,
-    check_multi_query,
-    check_recall,
-    sample_multi_query,
-    sample_recall,
-)
+from sbmt.experiments.data.batches import Batch
+from sbmt.experiments.data.recall import NO_ANSWER, check_multi_query, check_recall, sample_multi_query, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.training.config import CAUSAL, TrainingConfig
@@ -23,18 +17,18 @@ from sbmt.models import CausalLM, TokenTagger
 
 REPEATED_TOKENS, RECALL, MULTI_QUERY = "repeated_tokens", "recall", "multi_query"
 TEST_SEED = 1_000_003
-"""Added to the seed of an evaluation: its sequences never share the seed of a training run's."""
+"""Added to the seed of an evaluation, so that its sequences differ from those of every training run."""
 
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig, positions="none"):
     """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for.
 
-    A task defines ``make_model`` and ``sample``, which draws n sequences, the same at once as one after the other. By
-    default there are no positions, on which no label depends.
+    A task defines ``make_model`` and ``sample``, which draws n sequences, the same together as one by one. By default
+    there are no positions, since no label depends on them.
     """
 
-    cooldown: int = option(0, "steps at the end over which the learning rate falls to 0 along a line")
+    cooldown: int = option(0, "steps at the end over which the learning rate falls linearly to 0")
     test_sequences: int = option(1024, "sequences of the final evaluation")
 
     is_generated = True
@@ -68,7 +62,8 @@ class RepeatedTokensConfig(GeneratedConfig, tasks=(REPEATED_TOKENS,)):
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every token has a label."""
         sample = sample_fresh_values if self.fresh_values else sample_repeated_tokens
-        return batch_of_tokens(*sample(n, self.length, generator=generator))
+        tokens, labels = sample(n, self.length, generator=generator)
+        return Batch(tokens, torch.ones_like(labels, dtype=torch.bool), labels.long().flatten())
 
 
 SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}
@@ -76,7 +71,7 @@ SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=25
 
 
 def fitted(**overrides: Any) -> dict[str, Any]:
-    """What the preset ``fitted`` changes unless given: steps, and rates, which fall over the last third of them."""
+    """Settings for the preset ``fitted`` unless overridden: steps, and rates that fall over the last third of them."""
     settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
     settings |= {name: value for name, value in overrides.items() if value is not None}
     return {"cooldown": settings["steps"] // 3} | settings
@@ -84,7 +79,7 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model=64, d_hidden=64):
-    """A run on associative recall; the length is the number of pairs, queries and distractors, whatever is given."""
+    """A run on associative recall; the length is always the number of pairs, queries and distractors."""
 
     n_pairs: int = option(16, "items, a key and a value each, that are asked for")
     n_queries: int = option(16, "keys that ask for their value")
@@ -103,7 +98,7 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
         return self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of tokens that hold a key and a value side by side."""
+        """A tagger of tokens that contain a key and a value side by side."""
         vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
         return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
 
@@ -115,13 +110,13 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
 
     @property
     def evaluation_batch(self) -> int:  # type: ignore[override]
-        """4096 tokens: attention to all pairs of a long sequence needs memory for them."""
+        """As many examples as have 4096 tokens, since attention needs memory for all pairs of a long sequence."""
         return max(1, 4096 // self.length)
 
 
 @dataclass(frozen=True)
 class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
-    """A run on multi-query associative recall; embeddings, which also make the logits, start small."""
+    """A run on multi-query associative recall. Embeddings, which also produce the logits, start small."""
 
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
     vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")

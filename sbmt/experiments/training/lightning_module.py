@@ -1,4 +1,4 @@
-"""What Lightning trains: a model on the batches of a task, the table of its metrics, and checkpoints."""
+"""The Lightning module: a model on the batches of a task, its table of metrics, and its checkpoints."""
 
 import io
 import zipfile
@@ -23,22 +23,22 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.files import check_regular, write_bytes, write_tensors
 from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import BatchStream, ExamplesOf, TaskData
-from sbmt.experiments.training.evaluate import answers, call_model, joined
+from sbmt.experiments.training.evaluate import answers, inputs, joined
 from sbmt.experiments.training.generated import TEST_SEED
 from sbmt.experiments.training.run import BEST, Scores, Step, best_row, metrics_csv
 from sbmt.models import ModelOutput
 
-ROWS = 200  # of training in the table of metrics; of generated sequences there is one for every step
+ROWS = 200  # of training in the table of metrics; for generated sequences there is one per step
 _EVALUATION = 1 << 62  # no batch of a training has so large a number
 
 
 class TrainingModule(LightningModule):
     """Batches, loss, scores, optimiser and schedule of a run, as its configuration says, and its table of metrics.
 
-    Where masks and dropout come from (seed, number of the batch), processes that share a batch draw what one process
-    would. A run that goes on from a checkpoint draws what it would have drawn without a stop. The table, kept with the
-    checkpoints, has means over equal stretches of training and every evaluation on dev. The weights that do best on dev
-    are kept in the folder; among equals, the first.
+    If masks and dropout depend on seed and batch number, processes that share a batch draw what one process would. A
+    resumed run draws what it would have drawn without interruption. The table, kept with the checkpoints, has means
+    over equal stretches of training and every evaluation on dev. The weights that do best on dev are kept in the
+    folder, the first ones among equals.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TrainingModule(LightningModule):
         super().__init__()
         self.config, self.data, self.folder, self.on_step = config, data, folder, on_step
         self.model = build_model(config, data.info)
-        self.about = config.start_from(self.model)  # what the result says of the weights that training starts from
+        self.about = config.start_from(self.model)  # what the result records of the weights that training starts from
         self.origin = {"examples": data.info.get("sha256"), "tokenizer": data.info.get("tokenizer")}
         self.origin["pre-trained weights"] = self.about["pretrained"]["sha256"] if self.about else None
         self.masks = torch.Generator().manual_seed(config.seed + 1)
@@ -63,7 +63,7 @@ class TrainingModule(LightningModule):
         self.stretch: dict[str, Tensor] = {}  # sums over the batches since the last row, and their number
 
     def mask_generator(self, number: int) -> torch.Generator:
-        """What the masks of a batch are drawn from: of generated sequences one generator that goes on, else its own."""
+        """The generator of a batch's masks: one for all generated sequences, otherwise one for each batch."""
         if not self.config.is_generated:
             key = self.config.seed, number if self.training else _EVALUATION + number
             state = np.random.SeedSequence(key).generate_state(1, np.uint64)
@@ -79,18 +79,19 @@ class TrainingModule(LightningModule):
             torch.manual_seed(generator.initial_seed() + batch.first_example)
         with examples_from(batch.first_example * self.data.info.get("n_documents", 1)):
             try:
-                return call_model(self.model, batch, generator)
+                output: ModelOutput = self.model(**inputs(batch), generator=generator)
+                return output
             except SbmtError as error:
                 if "NaN" not in str(error):
                     raise
-                raise self._diverged(nan) from error  # which a block model has noticed before the loss does
+                raise self._diverged(nan) from error  # a block model meets the NaN before the loss does
 
     def _diverged(self, got: float) -> SbmtError:
         step = self.global_step + self.training
         return SbmtError("a finite loss", f"{got} at step {step}", "lower the learning rate")
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
-        """The loss, λ times the density, and what block models learn from by likelihood."""
+        """The loss, plus λ times the density, plus the auxiliary loss of block models that learn by likelihood."""
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
@@ -109,7 +110,7 @@ class TrainingModule(LightningModule):
         return loss
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
-        """Takes a step, reports it, and ends the stretch if it is complete; a checkpoint comes after that."""
+        """Takes a step, reports it, and adds a row if the stretch is complete, all before any checkpoint."""
         super().optimizer_step(*arguments, **named)
         step = self.global_step + 1
         if self.on_step is not None and self.trainer.is_global_zero:
@@ -133,7 +134,7 @@ class TrainingModule(LightningModule):
     test_step = validation_step
 
     def on_test_epoch_end(self) -> None:
-        """Keeps how dev or test went, from the answers of all processes."""
+        """Computes the scores on dev or test from the answers of all processes."""
         parts = [self.answers]
         if dist.is_initialized():
             parts = parts * dist.get_world_size()
@@ -144,7 +145,7 @@ class TrainingModule(LightningModule):
             raise self._diverged(self.scores.loss)
 
     def on_validation_epoch_end(self) -> None:
-        """Adds a row for dev, and writes the table, and the weights if they are the best so far."""
+        """Adds a row for dev and writes the table, and the weights if they are the best so far."""
         self.on_test_epoch_end()
         self.rows.append({"step": self.global_step, "split": "dev"} | self.scores.row())
         if self.folder is not None and self.trainer.is_global_zero:
@@ -153,12 +154,12 @@ class TrainingModule(LightningModule):
                 write_tensors(self.folder / BEST, self.model.state_dict())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Says whose checkpoint it is, and how masks and table go on."""
+        """Adds the origin of the run's data and weights, the generator of masks, and the table."""
         checkpoint |= {"origin": self.origin, "masks": self.masks.get_state()}
         checkpoint |= {"rows": self.rows, "stretch": self.stretch}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes masks and table up; SbmtError if examples, tokeniser or starting weights are others."""
+        """Restores generator and table; SbmtError if examples, tokeniser or starting weights have changed."""
         if changed := [name for name, value in self.origin.items() if checkpoint["origin"].get(name) != value]:
             do = "restore what has changed, or remove the run's folder and train again"
             raise SbmtError("a checkpoint of this run", f"one with other {', '.join(changed)}", do)
@@ -172,17 +173,17 @@ class TrainingModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """The batches of training, from the first step that is not done."""
+        """The batches of training, beginning with the next step."""
         accumulate, first = self.config.accumulate, self.global_step * self.config.accumulate
         order = self.data.feeds["train"].endless(self.config.batch_size // accumulate, self.config.seed)
         return self._loader("train", order, first)
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
-        """The batches of dev, where there is one."""
+        """The batches of dev, if there is one."""
         return [] if self.config.is_generated else [self._evaluation("dev")]
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """The batches of the split ``tested``; of generated sequences the same for every run."""
+        """The batches of the split ``tested``; generated sequences are the same for every run."""
         return self._evaluation(self.tested)
 
     def _evaluation(self, split: str) -> DataLoader[Any]:
@@ -196,25 +197,25 @@ class TrainingModule(LightningModule):
 
 
 class WholeFiles(TorchCheckpointIO):
-    """Lightning's checkpoints, written whole or not at all, and read as tensors, numbers and names only."""
+    """Lightning's checkpoints, written whole or not at all and read as tensors, numbers and names only."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Writes one."""
+        """Writes a checkpoint."""
         content = io.BytesIO()
         torch.save(checkpoint, content)
         write_bytes(Path(path), content.getvalue())
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:
-        """Reads one; SbmtError if the file is missing or damaged, or holds anything else."""
+        """Reads a checkpoint; SbmtError if the file is missing or damaged, or contains anything else."""
         check_regular(Path(path))
         try:
-            with zipfile.ZipFile(path) as parts:  # torch does not look at the checksums
+            with zipfile.ZipFile(path) as parts:  # torch does not verify the checksums
                 if (damaged := parts.testzip()) is not None:
                     raise ValueError(f"damage in {damaged}")
             checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             if not checkpoint["origin"].keys() or checkpoint["global_step"] <= 0:
                 raise ValueError("a run that has not begun")
             return checkpoint
-        except Exception as error:  # of many kinds: the content is anybody's
+        except Exception as error:  # of any kind, since the content may be anything
             got = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise SbmtError(f"a whole checkpoint {path}", got, "remove its folder and train again") from error

@@ -20,7 +20,7 @@ POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
 """Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
-"""The folder of a trained run that comes with the library: SBM as published, on repeated tokens."""
+"""The folder of a trained run that is part of the package: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
 """Likewise: fitted masks, on fresh values."""
 TOKENIZER = "tokenizer.json"
@@ -30,7 +30,7 @@ _DATA = {"vocab_size": int, "first_id": int, "n_documents": int, "class_names": 
 _RESULT = {"config": dict, "test": _SCORES, "n_parameters": int, "seconds": float, "manifest": dict}
 _RESULT |= {"metrics_sha256": str, CHECKSUM: str, "data?": _DATA, "n_test?": int, "chance?": float}
 _RESULT |= {"interval?": tuple[float, float]}
-"""What ``result.json`` holds; see :func:`~sbmt.experiments.files.check_form`."""
+"""The form of ``result.json``; see :func:`~sbmt.experiments.files.check_form`."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Scores:
     density: float  # share of pairs attended: mean over heads and layers
     expected_density: float  # mean edge probability
     densities: list[list[float]]  # per layer and head
-    metrics: dict[str, float] = field(default_factory=dict)  # F1 of several kinds on GLUE, ``perplexity``
+    metrics: dict[str, float] = field(default_factory=dict)  # F1 of several kinds on GLUE; ``perplexity``
 
     def row(self) -> dict[str, float]:
         """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
@@ -69,9 +69,9 @@ class Run:
 
     config: TrainingConfig
     model: Any  # with the weights that did best on dev, or the last ones where there is no dev
-    rows: list[dict[str, Any]]  # the table of metrics: means over stretches of training, every evaluation on dev
+    rows: list[dict[str, Any]]  # the table of metrics: means over stretches of training, and evaluations on dev
     test: Scores
-    about: dict[str, Any]  # what else the result says: of the data, the best step, what to compare the scores with
+    about: dict[str, Any]  # what else the result records: the data, the best step, baselines
     seconds: float  # wall-clock time of training, for orientation only
     tokenizer: Tokenizer | None = None  # of tasks on text in words
 
@@ -91,7 +91,7 @@ class Run:
         return {"step": [steps[end - 1] for end in ends]} | means
 
     def result(self) -> dict[str, Any]:
-        """Numbers and manifest as JSON holds them."""
+        """Numbers and manifest for ``result.json``."""
         return {
             "config": self.config.to_dict(),
             "test": asdict(self.test),
@@ -104,7 +104,7 @@ class Run:
     def save(self, folder: Path) -> None:
         """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, the tokeniser if any, and ``result.json``.
 
-        The result comes last: a folder without it holds no finished run.
+        The result is written last: without it, the run is not finished.
         """
         write_json(folder / "config.json", self.config.to_dict())
         table = metrics_csv(self.rows)
@@ -129,9 +129,9 @@ def load_run(folder: Path | str) -> Run:
     if not config.is_generated and not data:
         raise SbmtError(f"what the run in {folder} was trained on", "nothing in result.json", do)
     if type(config).from_dict(about["config"]) != config:
-        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "two", do)
+        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "different ones", do)
     if hashlib.sha256(table).hexdigest() != about["metrics_sha256"]:
-        raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "others", do)
+        raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "a changed file", do)
     test = Scores(**{field.name: about["test"].get(field.name, {}) for field in fields(Scores)})
     seconds = float(about["seconds"])
     for name in ("config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM):
@@ -140,7 +140,7 @@ def load_run(folder: Path | str) -> Run:
     cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
     rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
     tensors = files.read_tensors(folder / "model.safetensors")
-    if config.least_weights > (n := sum(x.numel() for x in tensors.values())):  # told before the network is built
+    if config.least_weights > (n := sum(x.numel() for x in tensors.values())):  # before the network is built
         raise SbmtError(f"at least {config.least_weights:,} weights in {folder}, as its settings say", f"{n:,}", do)
     model = build_model(config, data)
     files.load_weights(model, tensors, folder)
@@ -151,7 +151,7 @@ def load_run(folder: Path | str) -> Run:
 
 
 def read_config(folder: Path | str) -> TrainingConfig:
-    """The configuration in a run's folder; SbmtError if there is none, or it is damaged."""
+    """The configuration in a run's folder; SbmtError if it is missing or damaged."""
     folder = Path(folder)
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
@@ -162,13 +162,13 @@ def read_config(folder: Path | str) -> TrainingConfig:
 
 
 def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row of the evaluation on dev that did best; among equals, the first."""
+    """The row of the best evaluation on dev, the first one among equals."""
     dev = [row for row in rows if row["split"] == "dev"]
     return min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
 
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as CSV, a column for every key that any of them has; six digits, and nothing for NaN."""
+    """Rows as CSV, with a column for every key of any row; numbers have six digits, and NaN is left empty."""
     table, columns = io.StringIO(), list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
     writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
     writer.writeheader()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_heads=2, n_layers=2, embedding_std=0.02):
-    """A run on prepared examples: AdamW at a learning rate that rises along a line and falls along another.
+    """A run on prepared examples: AdamW with a learning rate that rises and then falls linearly.
 
     A task defines ``make_model`` and ``open_data``.
     """
@@ -38,8 +38,8 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
     data: str = option("", "name of the prepared examples; the task's own if left out")
     length: int = option(2048, "tokens kept of a document; pixels of an image")
     batch_size: int = option(128, "examples per optimiser step, over all devices")
-    warmup_steps: int = option(1000, "steps over which the learning rate rises; then it falls, both along a line")
-    eval_every: int = option(50, "steps between two evaluations on dev, each of which leaves a checkpoint")
+    warmup_steps: int = option(1000, "steps over which the learning rate rises linearly, before it falls")
+    eval_every: int = option(50, "steps between evaluations on dev, each of which is followed by a checkpoint")
     learning_rate: float = option(5e-4, "AdamW's largest learning rate")
     weight_decay: float = option(0.0, "AdamW's weight decay")
     dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
@@ -47,7 +47,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
     dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
     test_examples: int | None = option(None, "test on that many test examples; all if left out")
 
-    data_task: ClassVar = ""  # for which the examples were prepared, if that is another task
+    data_task: ClassVar = ""  # the task that the examples were prepared for, if it differs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +67,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
         return min(self.eval_every, self.steps)
 
     def open_prepared(self) -> Prepared:
-        """The prepared examples that the configuration names; SbmtError if they are not there, or another task's."""
+        """The prepared examples that the configuration names; SbmtError if they are missing or of another task."""
         prepared = open_prepared(prepared_folder() / self.data_name)
         task = self.data_task or self.task
         if prepared.info["task"] != task:
@@ -75,13 +75,13 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
         return prepared
 
     def labelled(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
-        """What a run on labelled examples reads; ``info`` replaces or adds to what is known of them."""
+        """The data of a run on labelled examples; ``info`` replaces or adds entries of their description."""
         known = {name: prepared.info[name] for name in INFO} | info | {"n_train": len(feeds["train"])}
         labels = {name: split.labels for name, split in prepared.splits.items()}
         return TaskData(feeds, known, labels, extras=prepared.splits["test"].extras)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """A 95 % interval, Wilson's over test examples, and chance: always answering training's commonest label."""
+        """Wilson's 95 % interval over test examples, and chance: always predicting the commonest training label."""
         from scipy.stats import binomtest
 
         labels = data.labels[name][: self.test_examples]
@@ -98,7 +98,7 @@ TASK_TITLES = {
     "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",
     "text": "Text: is a film review positive, read byte by byte?",
     "retrieval": "Retrieval: are two documents related, each read by itself?",
-    "image": "Image: which of ten things does a grey picture show, read pixel by pixel?",
+    "image": "Image: which of ten classes does a grey image show, read pixel by pixel?",
     "pathfinder": "Pathfinder: do two discs lie on the same dashed curve?",
 }
 LONG_RANGE_TASKS = tuple(TASK_TITLES)
@@ -116,7 +116,7 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
         return self.task in ("image", "pathfinder")
 
     def encoding(self, first_id: int) -> Encoding:
-        """How this run turns symbols into tokens."""
+        """The encoding of symbols as tokens in this run."""
         return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
@@ -144,7 +144,7 @@ PAPER = {
     task: LongRangeConfig(task=task, **dict(zip(_COLUMNS, row, strict=True)))  # type: ignore[arg-type]
     for task, row in _TABLE_7.items()
 }
-"""The paper's Table 7. It does not give warm-up and evaluations, which are those of the pipeline that it uses."""
+"""The paper's Table 7, with warm-up and evaluations of the pipeline that it uses, since the table omits them."""
 
 _REDUCED: dict[str, dict[str, Any]] = {
     "listops": {"data": "listops-reduced", "length": 100, "steps": 1200},
@@ -159,7 +159,7 @@ _SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
 _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
 _SMALL["options"] = None  # anew, from these defaults
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
-"""Settings that one CPU core trains in minutes: shorter documents, smaller images, fewer steps, no dropout."""
+"""Settings that train in minutes on one CPU core: shorter documents, smaller images, fewer steps, no dropout."""
 
 # --- language --------------------------------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ _TABLE_7_LANGUAGE |= {"weight_decay": 0.01, "option_defaults": (("window", 64),)
 
 @dataclass(frozen=True)
 class LanguageConfig(PreparedConfig, **_TABLE_7_LANGUAGE):
-    """What pre-training and fine-tuning share: the network of the paper's Table 7, and a window joined to its masks."""
+    """Pre-training and fine-tuning alike: the network of the paper's Table 7, with a window joined to its masks."""
 
     length: int = option(512, "tokens of a sequence, start and end included")
 
@@ -192,7 +192,7 @@ class CorpusConfig(LanguageConfig):
     data_task = MLM
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """Batches of blocks, and what has to be predicted."""
+        """Batches of blocks and the tokens to predict."""
         raise NotImplementedError
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
@@ -207,10 +207,10 @@ class CorpusConfig(LanguageConfig):
 
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Perplexity, e to the loss."""
-        return {"perplexity": exp(min(loss, 700.0))}  # a number that JSON holds
+        return {"perplexity": exp(min(loss, 700.0))}  # finite, as JSON requires
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """How well the frequencies of tokens in training's text alone do on the test blocks."""
+        """The scores on test blocks of predicting by the frequencies of tokens in the training text."""
         train, blocks = data.blocks["train"], data.blocks[name]
         n_test = min(len(blocks), self.test_examples or len(blocks))
         counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
@@ -231,7 +231,7 @@ class MlmConfig(
         return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """The batch's number decides which tokens have to be guessed; evaluations always hide the same ones."""
+        """The batch's number determines which tokens are hidden; evaluations always hide the same ones."""
         seed = self.seed if is_training else _HIDDEN
         return Feed(
             len(blocks),
@@ -253,11 +253,11 @@ class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU):
         return CausalLM(self.make_encoder(info["vocab_size"], None))
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """Blocks, of which each token but the first has to be predicted from those before it."""
+        """Blocks in which each token but the first is predicted from those before it."""
         return Feed(len(blocks), lambda examples, part, number: next_tokens(blocks, examples, part))
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """Bits per byte of the test text, and what the frequencies of tokens alone reach."""
+        """Bits per byte of the test text, and the scores of token frequencies alone."""
         found = super().baselines(data, name, test)
         assert data.tokenizer is not None  # of a corpus
         blocks = data.blocks[name]
@@ -268,10 +268,10 @@ class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU):
 
 @dataclass(frozen=True)
 class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=3e-5):
-    """A run of fine-tuning, from a pre-training run or with weights drawn anew."""
+    """A run of fine-tuning, from a pre-training run or from new random weights."""
 
-    pretrained: str = option("", "folder of the pre-training run to start from; weights drawn anew if left out")
-    tokenizer: str = option("", "a tokenizer.json, where no pre-training run brings its own")
+    pretrained: str = option("", "folder of the pre-training run to start from; new random weights if left out")
+    tokenizer: str = option("", "a tokenizer.json, if there is no pre-training run to take it from")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -285,7 +285,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         return SentenceClassifier(encoder, len(info["class_names"]), dropout=self.dropout)
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """The encoder of the pre-training run, if one is named; of a longer position table its first rows."""
+        """The encoder of the pre-training run, if one is named, with the first rows of a longer position table."""
         if not self.pretrained:
             return {}
         run, folder, positions = self._open_pretrained(), Path(self.pretrained), "position_embedding.weight"
@@ -295,24 +295,22 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         try:
             load_weights(encoder, state, folder)
         except SbmtError as error:
-            raise SbmtError(f"the network of the run in {folder}", f"another: {error.args[1]}", _DO) from error
+            raise SbmtError(f"the network of the run in {folder}", f"a different one: {error.args[1]}", _DO) from error
         sha256 = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
         perplexity = run.test.metrics.get("perplexity")
         return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}}
 
     def _open_pretrained(self) -> Run:
-        """The pre-training run; SbmtError, before the network is built, if it has fewer weights than the settings."""
+        """The pre-training run; SbmtError if it has fewer weights than the settings, before the network is built."""
         run = load_run(self.pretrained)
         if run.config.task != MLM:
             raise SbmtError("the folder of a pre-training run", self.pretrained, "train one with: sbmt train mlm")
         if self.least_weights > run.config.least_weights:
-            raise SbmtError(
-                f"the network of the run in {self.pretrained}", f"{self.least_weights:,} weights or more", _DO
-            )
+            raise SbmtError(f"the network of the run in {self.pretrained}", "a larger one", _DO)
         return run
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Sentences as tokens of the pre-training run's tokeniser, or of the one that is named."""
+        """Sentences encoded by the pre-training run's tokeniser, or by the one that is named."""
         prepared = self.open_prepared()
         if tokenizer is None:
             tokenizer = self._open_pretrained().tokenizer if self.pretrained else Tokenizer.load(Path(self.tokenizer))
@@ -324,7 +322,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         return replace(self.labelled(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
-        """Encoded examples, those of similar length in one batch."""
+        """Encoded examples, with those of similar length in one batch."""
         return example_feed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
@@ -338,17 +336,17 @@ ANEW = {
     *("density_weight", "density_kind", "batch_size", "steps", "learning_rate", "block_model_rate"),
     *("embedding_std", "seed", "task", "accumulate", "precision"),
 }
-"""Fields of every configuration that fine-tuning sets anew; it takes the others over from pre-training."""
+"""Fields that fine-tuning does not take over from pre-training."""
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
-    """The paper's settings of fine-tuning, except for those given, with the network of a pre-training run's config."""
+    """The paper's settings of fine-tuning, except for those given, with the network of a pre-training configuration."""
     network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 
 
 def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """Sets the steps of so many passes: a twentieth is warm-up, and dev is evaluated after each, as the paper does."""
+    """Sets the steps for some passes: a twentieth is warm-up, and dev is evaluated after each, as in the paper."""
     if epochs is None:
         epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
     if epochs < 1:
@@ -364,11 +362,11 @@ _SMALL_MLM |= {"embedding_std": 0.1, "dropout": 0.0, "attention_dropout": 0.0, "
 _SMALL_MLM |= {"dev_examples": 400, "test_examples": 400}
 _SMALL_OPTIONS = ("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)
 REDUCED_MLM = MlmConfig(**_SMALL_MLM, option_defaults=_SMALL_OPTIONS)
-"""Settings that one CPU core trains in minutes. The window is an eighth of the length, as in the paper."""
+"""Settings that train in minutes on one CPU core. The window is an eighth of the length, as in the paper."""
 
 
 def reduced_settings(task: str) -> dict[str, Any]:
-    """Settings of fine-tuning that differ for a reduced network: a subset if one is prepared, and a larger rate."""
+    """Settings of fine-tuning a reduced network that differ: a subset if one is prepared, and a larger rate."""
     subset = f"{task}-subset"
     data = subset if (prepared_folder() / subset).is_dir() else task
     return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}

@@ -38,14 +38,6 @@ def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys):
     assert attended.mean().item() == pytest.approx(keys, rel=0.1)
 
 
-def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone():
-    state = torch.get_rng_state()
-    one, same, other = (build(fitted_setting(64, 4.0), seed) for seed in (1, 1, 2))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(a, b) for a, b in zip(one.leaves, same.leaves, strict=True))
-    assert not torch.equal(one.query, other.query)
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),

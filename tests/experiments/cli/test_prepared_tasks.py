@@ -78,7 +78,7 @@ def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatc
         return out
 
     assert "--resume" not in interrupted(1)  # before the first checkpoint
-    assert begin in (out := interrupted(3, "--resume")) and "go on with --resume" in out
+    assert begin in (out := interrupted(3, "--resume")) and "continue with --resume" in out
     assert begin not in succeed(*LISTOPS, "--resume")
     assert not (tmp_path / "r" / "state.ckpt").exists()
 
@@ -111,7 +111,7 @@ def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
     (tmp_path / "mnli.tsv").write_bytes(table("mnli", [("a film", "a good film")], None))
     refused("predict mlm test.tsv", "a run of sbmt train glue")
     refused("predict tuned mnli.tsv", "the columns sentence in line 1")
-    refused("predict tuned test.tsv --output test.tsv", "another file")
+    refused("predict tuned test.tsv --output test.tsv", "an output file other than")
     shutil.rmtree(tmp_path / "mlm")  # a finished run needs it no more
     assert "Test, 5 examples" in succeed("evaluate", "tuned", "--n-samples", "2", "--sequences", "5")
     assert "3 answers" in succeed("predict", "tuned", "test.tsv", "--output", "answers/SST-2.tsv")

@@ -9,10 +9,10 @@ from sbmt.experiments.data.batches import (
     Encoding,
     batches_by_length,
     make_batch,
-    once_by_length,
     training_examples,
 )
 from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.training.data import Feed
 from tests.experiments.data.toy import KINDS, toy_source
 
 
@@ -101,7 +101,7 @@ def test_batches_are_those_of_the_pools(n, batch_size):
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 12))
 def test_an_evaluation_holds_each_once_from_short_to_long(lengths, batch_size):
-    examples_of = once_by_length(np.array(lengths, np.int64), batch_size)
+    examples_of = Feed(len(lengths), make_batch, np.array(lengths, np.int64)).once(batch_size, None)
     n_batches = -(-len(lengths) // batch_size)
     batches = [examples_of(number) for number in range(n_batches)]
     assert all(len(batch) == batch_size for batch in batches[:-1])

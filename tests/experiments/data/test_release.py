@@ -1,7 +1,5 @@
 """Long Range Arena's own files of ListOps and Pathfinder."""
 
-import os
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -81,22 +79,13 @@ def test_damaged_pathfinder_is_refused(tmp_path, line, words):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("name", ["metadata", "imgs"])
-def test_folders_that_may_not_be_read_are_not_taken_for_empty_ones(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("method", ["iterdir", "is_dir"])
+def test_folders_that_may_not_be_read_are_not_taken_for_empty_ones(tmp_path, monkeypatch, method):
+    def fail(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
     write_pathfinder(tmp_path, n=2)
-    stat, listdir = os.stat, os.listdir
-
-    def fail(call):
-        def function(path, *arguments, **options):
-            if os.path.basename(path) == name:
-                raise PermissionError(13, "Permission denied", str(path))
-            return call(path, *arguments, **options)
-
-        return function
-
-    monkeypatch.setattr(os, "listdir", fail(listdir))
-    monkeypatch.setattr(os, "scandir", fail(os.scandir))
-    monkeypatch.setattr(os, "stat", fail(stat) if name == "imgs" else stat)
+    monkeypatch.setattr(type(tmp_path), method, fail)
     with pytest.raises(SbmtError, match="Permission denied"):
         pathfinder_files(tmp_path)
 

@@ -34,14 +34,6 @@ def test_heatmap_shows_the_mask(mask, convert):
     assert (ax.get_ylabel(), ax.get_xlabel()) == ("query", "key")
 
 
-def test_scores_hide_what_the_mask_leaves_out(mask):
-    scores = torch.randn(5, 7)
-    shown = plot_scores(scores, mask).images[0]
-    assert np.array_equal(~np.ma.getmaskarray(shown.get_array()), mask)
-    low, high = shown.get_clim()
-    assert low == -high == -float(scores[mask].abs().max())
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     "wrong",

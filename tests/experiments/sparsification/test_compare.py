@@ -26,12 +26,24 @@ from sbmt.sparsification.fit import seen_heads
 OPTIONS = {"n_clusters": 16}
 
 
-@pytest.fixture
-def full(toys, tiny):
+@pytest.fixture(scope="module", autouse=True)
+def cache(toy_cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SBMT_CACHE", str(toy_cache))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_folders_of_the_user(cache):
+    """The examples of this module, in place of none."""
+
+
+@pytest.fixture(scope="module")
+def full(cache, tiny):
     return fit(tiny("listops", attention="full"), accelerator="cpu")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sparse(full):
     return fit_run(full, 4.0, 3, **OPTIONS)
 
@@ -52,9 +64,10 @@ def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
 
 @pytest.mark.parametrize("density", [0.1, 0.4])
 def test_rates_are_scaled_to_a_density(full, sparse, density):
-    seen = [seen_heads(sparse.model, batch) for batch in map(inputs, islice(examples(full, "test"), 2))]
-    set_density(sparse.model, seen, density)
-    layers = fitted_layers(sparse.model).items()
+    model = copy.deepcopy(sparse.model)
+    seen = [seen_heads(model, batch) for batch in map(inputs, islice(examples(full, "test"), 2))]
+    set_density(model, seen, density)
+    layers = fitted_layers(model).items()
     found = torch.stack([heads[name].attend(layer.eval()).density.mean() for heads in seen for name, layer in layers])
     assert found.mean().item() == pytest.approx(density, rel=0.15)
 

@@ -1,4 +1,4 @@
-"""What becomes of a study's workers."""
+"""The workers of a study end with it: with a parent that is killed, and by Ctrl-C, which a terminal sends to all."""
 
 import os
 import signal
@@ -7,14 +7,18 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 CODE = """if __name__ == "__main__":
     import sys
     from pathlib import Path
+    from sbmt.command import run_command
     from sbmt.experiments.training import RepeatedTokensConfig
     from sbmt.experiments.studies.study import Study, Trial, run_study
     config = RepeatedTokensConfig(attention="full", length=8, batch_size=2, d_model=4, d_hidden=4, steps=10**6)
     study = Study("endless", "endless", config, (Trial("a", "a"),), 1)
-    run_study(study, Path(sys.argv[1]), n_workers=2, report=lambda *_: print("step", flush=True))
+    report = lambda *_: print("step", flush=True)
+    run_command(lambda: run_study(study, Path(sys.argv[1]), n_workers=2, report=report), "sbmt")
     """
 
 
@@ -24,19 +28,36 @@ def children_of(pid):
     return {int(child) for child in path.read_text().split()}
 
 
-def test_workers_leave_with_a_parent_that_is_killed(tmp_path):
+def kill_parent(study):
+    study.send_signal(signal.SIGKILL)
+    study.wait()
+
+
+def press_ctrl_c(study):
+    os.killpg(study.pid, signal.SIGINT)
+    _, err = study.communicate()
+    assert (study.returncode, err) == (130, "sbmt: stopped\n")
+
+
+@pytest.mark.parametrize("stop", [kill_parent, press_ctrl_c])
+def test_workers_leave_with_a_study(tmp_path, stop):
     script = tmp_path / "study.py"
     script.write_text(CODE)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    arguments = [sys.executable, script, tmp_path / "runs"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as study:
+    with subprocess.Popen(
+        [sys.executable, script, tmp_path / "runs"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        start_new_session=True,
+    ) as study:
         workers = set()
         try:
             assert study.stdout.readline() == "step\n"
             workers = children_of(study.pid)
             assert workers
-            study.send_signal(signal.SIGKILL)
-            study.wait()
+            stop(study)
             for _ in range(600):  # a moment is what they take; the rest is for a busy machine
                 if not any(map(is_alive, workers)):
                     break

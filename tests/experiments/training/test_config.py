@@ -22,12 +22,6 @@ def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
     assert config == RepeatedTokensConfig().override(window=2)  # where options come from is not part of a run
 
 
-def test_learning_rate_falls_along_a_line_at_the_end():
-    config = RepeatedTokensConfig(steps=10, cooldown=3)
-    assert [config.learning_rate_share(step) for step in (0, 6, 7, 8, 9)] == [1, 1, 0.75, 0.5, 0.25]
-    assert [RepeatedTokensConfig(steps=10).learning_rate_share(step) for step in (0, 9)] == [1, 1]
-
-
 @pytest.mark.parametrize(
     "config",
     [

@@ -136,7 +136,7 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(tiny(steps=2, warmup_steps=0), folder)
-    with pytest.raises(SbmtError, match="it is finished"):
+    with pytest.raises(SbmtError, match="an unfinished run in"):
         fit(tiny(steps=2, warmup_steps=0), folder, resume=True)
     with pytest.raises(SbmtError, match="cannot resume .* warmup_steps is 1, the run has 0"):
         fit(tiny(steps=2, warmup_steps=1), folder, resume=True)

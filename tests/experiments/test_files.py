@@ -1,4 +1,5 @@
 import os
+import pickle
 import stat
 from unittest.mock import Mock
 
@@ -123,3 +124,20 @@ def test_a_place_that_cannot_be_written_is_known_before(tmp_path):
             check_writable(tmp_path / "y.json", place)
     check_writable(tmp_path / "new" / "deep" / "x.png", tmp_path / "file", None)
     assert sorted(os.listdir(tmp_path)) == ["file", "pipe"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "pickle"])
+def test_damage_is_refused_and_no_pickle_is_loaded(tmp_path, damage):
+    tensors, numbers = tmp_path / "t.safetensors", tmp_path / "x.json"
+    if damage == "truncated":
+        write_tensors(tensors, {"a": torch.randn(100)})
+        write_json(numbers, {"a": 1})
+        for path in (tensors, numbers):
+            path.write_bytes(path.read_bytes()[:-4])
+    elif damage == "pickle":
+        for path in (tensors, numbers):
+            path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(SbmtError, match=r"a file|tensors in"):
+        read_tensors(tensors)
+    with pytest.raises(SbmtError, match=r"a file|JSON in"):
+        read_json(numbers)

@@ -13,6 +13,7 @@ from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.run import load_run, read_config
+from tests.faults.conftest import TRAINING
 from tests.faults.damage import cuts, damages
 
 pytestmark = pytest.mark.bad_input
@@ -94,3 +95,28 @@ def test_files_of_another_run_are_told(here):
                 shutil.copy(other, path)
                 assert is_told(load_run, here / a), (a, b, path.name)
                 path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("folder", "commands"),
+    [
+        ("repeated", ["evaluate repeated", "inspect repeated"]),
+        ("mlm", ["evaluate mlm", TRAINING["sst2"] + " --output new"]),
+        ("sst2", ["predict sst2 answers.tsv"]),
+        ("listops-begun", [TRAINING["listops"] + " --output listops-begun --resume"]),
+        ("cache/sst2", ["evaluate sst2", TRAINING["sst2"] + " --output new", "data prepare sst2"]),
+    ],
+)
+def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, folder, commands):
+    """Each file cut in half: exit code 2, one line that names the place, and nothing written."""
+    before = {path.name for path in here.iterdir()}
+    for path in sorted((here / folder).iterdir()):
+        if path.name == "metrics.csv" and folder != "repeated":
+            continue
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        for command in commands:
+            code, _, err = command_line(command)
+            assert code == 2 and err.count("\n") == 1 and folder.split("/")[-1] in err, (command, path, err)
+        path.write_bytes(content)
+    assert {path.name for path in here.iterdir()} == before

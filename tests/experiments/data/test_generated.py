@@ -68,3 +68,16 @@ def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
 def test_bad_numbers_are_refused(make, wrong, words):
     with pytest.raises(SbmtError, match=words):
         make(**wrong)
+
+
+def test_the_defaults_are_long_range_arenas():
+    trees, images = listops_source(), pathfinder_source()
+    assert trees.settings["sizes"] == {"train": 96_000, "dev": 2_000, "test": 2_000}
+    law = {"max_depth": 10, "max_args": 10, "digit_share": 0.75, "min_length": 500, "max_length": 2000}
+    assert trees.settings["law"] == law
+    assert images.settings["n_images"] == 200_000
+    assert images.settings["images"] == {
+        **{"size": 32, "padding": 1.0, "paddle_margin": 1.0, "paddle_length": 2.0, "paddle_thickness": 0.5},
+        **{"marker_radius": 1.5, "contour_length": 14, "distractor_length": 4, "n_distractors": 5},
+        **{"seed_distance": 7.0, "continuity": 1.0, "antialias": 2, "paddle_contrast": 0.75},
+    }

@@ -75,3 +75,9 @@ def test_values_out_of_range_are_refused(make, values, word):
 def test_damaged_dictionaries_are_refused(values):
     with pytest.raises(SbmtError):
         RepeatedTokensConfig.from_dict(values)
+
+
+def test_learning_rate_falls_along_a_line_at_the_end():
+    config = RepeatedTokensConfig(steps=10, cooldown=3)
+    assert [config.learning_rate_share(step) for step in (0, 6, 7, 8, 9)] == [1, 1, 0.75, 0.5, 0.25]
+    assert [RepeatedTokensConfig(steps=10).learning_rate_share(step) for step in (0, 9)] == [1, 1]

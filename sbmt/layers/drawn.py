@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 
 from sbmt.block_model.crossed import CrossedModel
-from sbmt.block_model.fit import mean_over_queries
 from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import reach_of
-from sbmt.graph.masks import share_of_pairs
 from sbmt.types import AttentionOutput, not_compiled
 
 
@@ -31,15 +29,11 @@ def attend_and_draw(
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare
 
-    factors = *model.factors, [model.query_mask, model.key_mask]
+    rates, weight = model.part_rates, model.factors[4]
     rest = draw_seed(generator, query.device), first_example, settings.exploration, reach_of(settings.window)
-    draw, sizes, rates = prepare(factors, *rest, model.causal)
+    draw, sizes = prepare(rates, model.part_blocks, model.key_part, weight, model.masks, *rest)
     smallest = SMALLEST_PROBABILITY if settings.reweight else 1.0
-    given = query, key, value, settings.sink, rates, model.factors[4], draw, sizes, smallest
-    values, degrees, shares, gained = DrawnAttention.apply(*given)
-    density, expected = (share_of_pairs(x.sum(2), model.shape, *model.masks) for x in (degrees, shares))
-    loss = values.new_zeros((), dtype=torch.float32)
-    if torch.is_grad_enabled():
-        total = model.sum_of_rates().sum() - settings.edges_per_query * gained.sum()
-        loss = mean_over_queries(total, model.shape, model.query_mask)
+    fit = smallest, settings.edges_per_query, torch.is_grad_enabled()
+    found = DrawnAttention.apply(query, key, value, settings.sink, rates, weight, draw, sizes, *fit)
+    values, density, expected, loss = found
     return AttentionOutput(values, density, expected, None, loss)

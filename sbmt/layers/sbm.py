@@ -19,11 +19,20 @@ from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
-from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced, shapes_alone
+from sbmt.types import (
+    AttentionOutput,
+    check_untransformed,
+    full_precision,
+    has_kernels_for,
+    is_traced,
+    not_compiled,
+    shapes_alone,
+)
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
 MOST_PARTS = 1 << 15  # numbered by int16
+MOST_CLUSTERS = 1 << 14  # of a group, whose blocks kernels hold in registers
 LARGEST_LEARNED = 10.0  # logarithm of a learned rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws each one
 LEAST_START = 1e-6  # how far below 0 the logarithm of a start is at least, since 0 says that there has been none
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
@@ -194,9 +203,11 @@ class SBMAttention(nn.Module):
         """The block model of these tokens, with gradients to them."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query, key)
-        query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
+            if self._is_served_by_kernels(query, key, clusters):
+                return self._infer_by_kernels(query, key, query_mask, key_mask, clusters, n_visible)
+            query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
             nodes = [self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key)]
             if self.learning == "likelihood" and torch.is_grad_enabled():
                 clusters, nodes = unit_gradient(clusters, 0), [unit_gradient(node, 1) for node in nodes]
@@ -210,6 +221,30 @@ class SBMAttention(nn.Module):
             queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
             block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
+
+    def _is_served_by_kernels(self, query: Tensor, key: Tensor, clusters: Tensor) -> bool:
+        """Whether there are kernels that infer a model whose gradients do not reach these tokens."""
+        is_fitted = self.membership == "crossed" and self.learning == "likelihood"
+        is_detached = (
+            not (query.requires_grad or key.requires_grad) and self.n_clusters <= self.n_groups * MOST_CLUSTERS
+        )
+        return is_fitted and is_detached and has_kernels_for(clusters)
+
+    @not_compiled
+    def _infer_by_kernels(
+        self, query: Tensor, key: Tensor, query_mask: Any, key_mask: Any, clusters: Tensor, n_visible: float
+    ) -> CrossedModel:
+        from sbmt.kernels.gpu.memberships import Inference, Memberships, join
+
+        masks, shape = (query_mask, key_mask), (*query.shape[:3], key.shape[2])
+        is_starting = self.training and torch.is_grad_enabled()
+        rest = 2 * self.n_groups, self._start(n_visible), is_starting, LARGEST_LEARNED / 2
+        nodes = self.node_mlp(join(query, key, masks, self.clusters.dtype))
+        by = Inference(shape, masks, *rest)
+        found = Memberships.apply(nodes, clusters, self.log_rate, self.log_start, by)
+        query_part, key_part, query_weight, key_weight, blocks, rates = found
+        queries, keys = (query_part, query_weight), (key_part, key_weight)
+        return CrossedModel(queries, blocks, keys, query_mask, key_mask, self.causal, rates)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
         """How many keys a query may attend, on average."""
@@ -236,14 +271,17 @@ class SBMAttention(nn.Module):
 
         A start of 0 is still open, so that a mean of weights over steps may begin with it.
         """
-        assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
+        assert self.log_rate is not None  # likelihood has one
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
-        start = min(-LEAST_START, log(self.edges_per_query / n_keys))
-        now = torch.where(self.log_start == 0, start, self.log_start)  # without waiting for a GPU
+        now = torch.where(self.log_start == 0, self._start(n_keys), self.log_start)  # without waiting for a GPU
         if self.training and torch.is_grad_enabled():
             self.log_start.copy_(now)
         return self.log_rate + now
+
+    def _start(self, n_keys: float) -> float:
+        assert self.edges_per_query is not None
+        return min(-LEAST_START, log(self.edges_per_query / n_keys))
 
     def forward(
         self,

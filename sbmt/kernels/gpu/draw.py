@@ -16,7 +16,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.kernels.gpu.clusters import CHUNK, PartRates, list_members
+from sbmt.graph.masks import count_pairs
+from sbmt.kernels.gpu.clusters import CHUNK, list_members
+from sbmt.kernels.gpu.tokens import both_masks
 
 CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
@@ -44,6 +46,8 @@ class Draw(NamedTuple):
         n_queries: Rows of a graph.
         n_keys: Keys of a graph.
         n_heads: Graphs of an example.
+        per_query: One over the number of real queries of all graphs; a tensor ``(1,)`` if masks are used.
+        per_pair: One over that of an example's real pairs in a graph; a tensor ``(batch,)`` if masks are used.
     """
 
     rates: Any
@@ -61,6 +65,8 @@ class Draw(NamedTuple):
     n_queries: Any
     n_keys: Any
     n_heads: Any
+    per_query: Any
+    per_pair: Any
 
 
 class Row(NamedTuple):
@@ -73,6 +79,7 @@ class Row(NamedTuple):
     query: Any
     low: Any  # the window's first and last key
     high: Any
+    n_listed: Any  # keys that the row draws by cluster
     cell_low: Any  # keys from here on, and before `cell_high`, are visited one by one
     cell_high: Any
     n_real: Any  # keys that points may land on
@@ -133,6 +140,24 @@ def _poisson(mean, draw, row, half: tl.constexpr):
 
 
 @triton.jit
+def per_query(draw, s: tl.constexpr):
+    """One over the number of real queries."""
+    share = draw.per_query
+    if s.masked:
+        share = tl.load(draw.per_query)
+    return share
+
+
+@triton.jit
+def per_pair(draw, row, s: tl.constexpr):
+    """One over the number of real pairs of the row's graph."""
+    share = draw.per_pair
+    if s.masked:
+        share = tl.load(draw.per_pair + row.example)
+    return share
+
+
+@triton.jit
 def rates_by_part(draw, row, s: tl.constexpr):
     """The row's rates to the first parts of all groups through whatever second part: ``[rows]``, 0 beyond the last."""
     ga, b = tl.arange(0, s.rows), tl.arange(0, s.columns)[None, :]
@@ -169,7 +194,9 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
         n_real = tl.load(draw.n_real + example * draw.n_keys + n_listed - 1, n_listed > 0, 0)
         is_real = tl.load(draw.query_mask + example * draw.n_queries + query)
     table = (graph * (n_chunks + 1) + chunk) * (s.n_groups * s.size * s.size)
-    row = Row(at, graph, example, head, query, low, high, n_listed, cell_high, n_real, 0, 0, 0, 0, 0, table, 0.0)
+    row = Row(
+        at, graph, example, head, query, low, high, n_listed, n_listed, cell_high, n_real, 0, 0, 0, 0, 0, table, 0.0
+    )  # fmt: skip
     total = tl.sum(rates_by_part(draw, row, s), 0)
     spread = draw.extra * n_real
     n_drawn, n_spread, cell_low = 0, 0, n_listed
@@ -184,8 +211,8 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
     if not is_real:
         n_tiles = 0
     return Row(
-        at, graph, example, head, query, low, high, cell_low, cell_high, n_real, n_drawn, n_points, n_near, n_cells,
-        n_tiles, table, total,
+        at, graph, example, head, query, low, high, n_listed, cell_low, cell_high, n_real, n_drawn, n_points, n_near,
+        n_cells, n_tiles, table, total,
     )  # fmt: skip
 
 
@@ -236,7 +263,10 @@ def _points(draw, row, t, ends, s: tl.constexpr):
 
 @triton.jit
 def visit_tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
-    """Keys of tile q, which of them are edges, their rates, and with what probability they are drawn."""
+    """Keys of tile q, which of them are edges, their rates, and with what probability they are drawn.
+
+    And which keys of a causal row's own chunk the tile visits, whose rates are not part of the row's total.
+    """
     lane = tl.arange(0, TILE)
     first_point = row.n_near_tiles + row.n_cell_tiles
     if q < row.n_near_tiles:
@@ -254,6 +284,7 @@ def visit_tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
             is_same = (keys[:, None] == others[None, :]) & are_edges[None, :]
             is_repeated = tl.maximum(is_repeated, tl.max(is_same.to(tl.int32), 1))
         is_edge = is_edge & (is_repeated == 0)
+    is_own = is_edge & (keys >= row.n_listed) & (q >= row.n_near_tiles) & (q < first_point)
     keys = tl.where(is_edge, keys, 0)
     if s.masked:
         is_edge = is_edge & (tl.load(draw.key_mask + row.example * draw.n_keys + keys) != 0)
@@ -277,7 +308,7 @@ def visit_tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
             w0, w1, w2, w3 = _words(draw, row, CELL, keys // 4)
             even, odd = tl.where(keys % 4 == 0, w0, w2), tl.where(keys % 4 == 1, w1, w3)
             is_edge = is_edge & (_uniform(tl.where(keys % 2 == 0, even, odd)) < drawn_with)
-    return keys, is_edge, rate, drawn_with
+    return keys, is_edge, rate, drawn_with, is_own
 
 
 @triton.jit
@@ -293,7 +324,7 @@ def _list_kernel(draw, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexp
     ends = tl.cumsum(rates_by_part(draw, row, s), 0)
     number = 0
     for q in range(row.n_tiles):
-        keys, is_edge, _, _ = visit_tile(draw, row, ends, q, s, TILE)
+        keys, is_edge, _, _, _ = visit_tile(draw, row, ends, q, s, TILE)
         found = is_edge.to(tl.int32)
         if FILL:
             to = tl.load(row_ptr + row.at) + number + tl.cumsum(found, 0) - 1
@@ -304,28 +335,27 @@ def _list_kernel(draw, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexp
 
 
 def prepare(
-    factors: tuple[Any, ...], seed: Tensor, first_example: int, extra: float, reach: int, causal: bool
-) -> tuple[Draw, Sizes, Tensor]:
-    """What kernels need of a model's factors and its two masks; and rates, once more with their gradient."""
-    query_part, query_weight, blocks, part, weight, masks = factors
-    rates = PartRates.apply(query_part, query_weight, blocks)
+    rates: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, masks: tuple[Tensor | None, Tensor | None, bool],
+    seed: Tensor, first_example: int, extra: float, reach: int,
+) -> tuple[Draw, Sizes]:  # fmt: skip
+    """What kernels need of a model's rates to parts, the parts and memberships of its keys, and its masks."""
     batch, heads, n_queries, _ = rates.shape
-    n_keys, n_groups, size, with_gradient = part.shape[2], part.shape[3] // 4, blocks.shape[2], rates
-    query_mask, key_mask = (
-        None if m is None and other is None else rates.new_ones(batch, n, dtype=torch.bool) if m is None else m
-        for m, other, n in zip(masks, masks[::-1], (n_queries, n_keys), strict=True)
-    )
-    n_real = part if key_mask is None else key_mask.cumsum(1, dtype=torch.int32)
+    n_keys, n_groups, size = part.shape[2], part.shape[3] // 4, blocks.shape[2]
+    causal, both = masks[2], both_masks(masks[0], masks[1], (batch, heads, n_queries, n_keys))
     rates, part, weight = (x.detach().contiguous() for x in (rates, part, weight))
-    members = list_members(part, weight, size)
-    query_mask, key_mask = (part if m is None else m.contiguous() for m in (query_mask, key_mask))
     offset = n_keys - n_queries if causal else 0
-    drawn_from = rates, part, weight, members, query_mask, key_mask, n_real, seed, first_example, float(extra)
-    draw = Draw(*drawn_from, reach, offset, n_queries, n_keys, heads)
+    query_mask, key_mask, n_real = part, part, part
+    per_query, per_pair = 1 / (batch * heads * n_queries), 1 / (n_queries * (n_keys - causal * (n_queries - 1) / 2))
+    if both is not None:
+        query_mask, key_mask = both
+        n_real = key_mask.cumsum(1, dtype=torch.int32)
+        n_pairs = count_pairs((batch, heads, n_queries, n_keys), *masks, rates.device)
+        per_pair, per_query = (1 / n.clamp(min=1).to(rates) for n in (n_pairs, heads * query_mask.sum()))
+    drawn_from = rates, part, weight, list_members(part, weight, size), query_mask, key_mask, n_real, seed
+    sizes = first_example, float(extra), reach, offset, n_queries, n_keys, heads, per_query, per_pair
     rows, columns = triton.next_power_of_2(n_groups * size), triton.next_power_of_2(size)
-    masked = n_real is not part
-    sizes = Sizes(size, n_groups, rows, columns, (4 * n_keys).bit_length(), CHUNK, causal, masked)
-    return draw, sizes, with_gradient
+    steps = (4 * n_keys).bit_length()
+    return Draw(*drawn_from, *sizes), Sizes(size, n_groups, rows, columns, steps, CHUNK, causal, both is not None)
 
 
 def list_edges(draw: Draw, sizes: Sizes) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,37 @@
+"""Where tokens lie in memory: kernels read queries, keys and values as they are, so that nothing has to be copied."""
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+class Strided(NamedTuple):
+    """A tensor ``(batch, heads, n, width)`` and its strides; the last dimension is contiguous."""
+
+    start: Any
+    example: Any
+    head: Any
+    token: Any
+
+
+def strided(x: Tensor) -> Strided:
+    """The tensor as kernels read it; it is copied only if its last dimension is not contiguous."""
+    x = x if x.stride(3) == 1 else x.contiguous()
+    return Strided(x, *x.stride()[:3])
+
+
+@triton.jit
+def rows_of(x, example, head, tokens):
+    """Where the rows of tokens of one example and head start."""
+    return x.start + example * x.example + head * x.head + tokens.to(tl.int64) * x.token
+
+
+def both_masks(query_mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, ...]) -> list[Tensor] | None:
+    """Both masks where there is one, for a shape ``(batch, heads, n_queries, n_keys)``."""
+    given = [m for m in (query_mask, key_mask) if m is not None]
+    if not given:
+        return None
+    sides = zip((query_mask, key_mask), shape[2:], strict=True)
+    return [given[0].new_ones(shape[0], n) if m is None else m.contiguous() for m, n in sides]

@@ -56,7 +56,7 @@ class CrossedModel(BlockModel):
 
     def __init__(
         self, query: Chosen, part_blocks: Tensor, key: Chosen, query_mask: Any, key_mask: Any, causal: bool = False,
-        rates: Tensor | None = None,
+        rates: Tensor | None = None
     ) -> None:  # fmt: skip
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part, self._rates = query[0], key[0], rates

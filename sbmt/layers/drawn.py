@@ -13,6 +13,15 @@ from sbmt.types import AttentionOutput, not_compiled
 
 
 @not_compiled
+def infer_by_kernels(layer: Any, query: Tensor, key: Tensor, masks: Any, start: float, most: float) -> CrossedModel:
+    """What a fitted layer infers from detached tokens: log γ starts at ``start``, rates between parts end at e^most."""
+    from sbmt.kernels.gpu.memberships import infer
+
+    query_part, key_part, of_query, of_key, blocks, rates = infer(layer, query, key, masks, start, most)
+    return CrossedModel((query_part, of_query), blocks, (key_part, of_key), masks[0], masks[1], layer.causal, rates)
+
+
+@not_compiled
 def attend_and_draw(
     query: Tensor,
     key: Tensor,
@@ -34,6 +43,6 @@ def attend_and_draw(
     draw, sizes = prepare(rates, model.part_blocks, model.key_part, weight, model.masks, *rest)
     smallest = SMALLEST_PROBABILITY if settings.reweight else 1.0
     fit = smallest, settings.edges_per_query, torch.is_grad_enabled()
-    found = DrawnAttention.apply(query, key, value, settings.sink, rates, weight, draw, sizes, *fit)
-    values, density, expected, loss = found
+    given = query, key, value, settings.sink, rates, weight, draw, sizes
+    values, density, expected, loss = DrawnAttention.apply(*given, *fit)
     return AttentionOutput(values, density, expected, None, loss)

@@ -18,16 +18,9 @@ from sbmt.block_model.fit import Learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
+from sbmt.layers.drawn import infer_by_kernels
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
-from sbmt.types import (
-    AttentionOutput,
-    check_untransformed,
-    full_precision,
-    has_kernels_for,
-    is_traced,
-    not_compiled,
-    shapes_alone,
-)
+from sbmt.types import AttentionOutput, check_untransformed, full_precision, has_kernels_for, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # how many times as far apart as usual the nodes lie at the start of crossed memberships
@@ -205,8 +198,9 @@ class SBMAttention(nn.Module):
         n_visible = self._n_visible(query, key)
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
-            if self._is_served_by_kernels(query, key, clusters):
-                return self._infer_by_kernels(query, key, query_mask, key_mask, clusters, n_visible)
+            if self._has_kernels_for(query, key, clusters):
+                masks, start = (query_mask, key_mask), self._start(n_visible)
+                return infer_by_kernels(self, query, key, masks, start, LARGEST_LEARNED / 2)
             query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
             nodes = [self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key)]
             if self.learning == "likelihood" and torch.is_grad_enabled():
@@ -222,29 +216,11 @@ class SBMAttention(nn.Module):
             block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
-    def _is_served_by_kernels(self, query: Tensor, key: Tensor, clusters: Tensor) -> bool:
-        """Whether there are kernels that infer a model whose gradients do not reach these tokens."""
-        is_fitted = self.membership == "crossed" and self.learning == "likelihood"
-        is_detached = (
-            not (query.requires_grad or key.requires_grad) and self.n_clusters <= self.n_groups * MOST_CLUSTERS
-        )
-        return is_fitted and is_detached and has_kernels_for(clusters)
-
-    @not_compiled
-    def _infer_by_kernels(
-        self, query: Tensor, key: Tensor, query_mask: Any, key_mask: Any, clusters: Tensor, n_visible: float
-    ) -> CrossedModel:
-        from sbmt.kernels.gpu.memberships import Inference, Memberships, join
-
-        masks, shape = (query_mask, key_mask), (*query.shape[:3], key.shape[2])
-        is_starting = self.training and torch.is_grad_enabled()
-        rest = 2 * self.n_groups, self._start(n_visible), is_starting, LARGEST_LEARNED / 2
-        nodes = self.node_mlp(join(query, key, masks, self.clusters.dtype))
-        by = Inference(shape, masks, *rest)
-        found = Memberships.apply(nodes, clusters, self.log_rate, self.log_start, by)
-        query_part, key_part, query_weight, key_weight, blocks, rates = found
-        queries, keys = (query_part, query_weight), (key_part, key_weight)
-        return CrossedModel(queries, blocks, keys, query_mask, key_mask, self.causal, rates)
+    def _has_kernels_for(self, query: Tensor, key: Tensor, clusters: Tensor) -> bool:
+        """Whether kernels infer the block model, through which no gradient reaches these tokens."""
+        is_detached = self.learning == "likelihood" and not (query.requires_grad or key.requires_grad)
+        is_served = self.membership == "crossed" and self.n_clusters <= self.n_groups * MOST_CLUSTERS
+        return is_detached and is_served and has_kernels_for(clusters)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
         """How many keys a query may attend, on average."""

@@ -1,6 +1,7 @@
 """The Triton kernels against their plain twins: on a GPU where there is one, else through Triton's interpreter."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ with pytest.MonkeyPatch.context() as patch:  # the interpreter needs functions a
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.clusters import CHUNK, list_members
     from sbmt.kernels.gpu.draw import list_edges, prepare
-    from sbmt.kernels.gpu.memberships import Inference, Memberships, join
+    from sbmt.kernels.gpu.memberships import infer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 REAL = torch.float32 if DEVICE == "cuda" else torch.float64  # no kernel of float64 is ever built
@@ -48,17 +49,27 @@ def transposed(*shape):
     return random(batch, n, heads, d).transpose(1, 2)
 
 
+class Layer(SimpleNamespace):
+    """What inference needs of a layer; its MLP keeps the tokens that it is called with."""
+
+    training, log_start = True, torch.tensor(-1.0, dtype=REAL, device=DEVICE)
+
+    def node_mlp(self, tokens):
+        self.tokens = tokens
+        return self.nodes if hasattr(self, "nodes") else tokens
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_queries_and_keys_are_joined_as_they_lie(masked):
-    query, key = transposed(2, 3, 5, 4).detach(), transposed(2, 3, 70, 4).bfloat16().detach().expand(2, 3, 70, 4)
+    query, key = transposed(2, 3, 5, 4).detach(), transposed(2, 3, 70, 8).bfloat16().detach()[..., ::2]
     key_mask = torch.arange(70, device=DEVICE) > torch.tensor([[1], [0]], device=DEVICE) if masked else None
-    query, spoilt = query[..., ::2], key[..., ::2].clone()
+    expected = key.to(REAL)
     if masked:
-        spoilt[0, :, :2] = torch.nan
-    found = join(query, spoilt, (None, key_mask), REAL)
-    expected = key[..., ::2].to(REAL)
-    expected = expected if key_mask is None else expected.masked_fill(~key_mask[:, None, :, None], 0.0)
-    assert torch.equal(found, torch.cat([query.flatten(0, 2), expected.flatten(0, 2)]))
+        expected = expected.masked_fill(~key_mask[:, None, :, None], 0.0)
+        key[0, :, :2] = torch.nan
+    layer = Layer(clusters=random(3, 4, 4), n_groups=1, log_rate=random(3))
+    infer(layer, query, key, (None, key_mask), -1.0, 5.0)
+    assert torch.equal(layer.tokens, torch.cat([query.flatten(0, 2), expected.flatten(0, 2)]))
 
 
 def inferred(nodes, clusters, log_rate, start, n_partitions, largest):
@@ -76,8 +87,9 @@ def test_memberships_blocks_and_rates_are_those_of_the_plain_twin(size, n, n_key
     nodes, clusters, log_rate = random(2 * 2 * (n + n_keys), d), random(2, n_partitions * size, d), random(2)
     log_start = torch.tensor(start, dtype=REAL, device=DEVICE)
     key_mask = torch.arange(n_keys, device=DEVICE).expand(2, -1) != 1
-    by = Inference((2, 2, n, n_keys), (None, key_mask), n_partitions, -0.5, True, largest)
-    *parts, query_weight, key_weight, blocks, rates = Memberships.apply(nodes, clusters, log_rate, log_start, by)
+    layer = Layer(clusters=clusters, n_groups=2, log_rate=log_rate, log_start=log_start, nodes=nodes)
+    tokens = nodes.new_zeros(2, 2, n, d), nodes.new_zeros(2, 2, n_keys, d)
+    *parts, query_weight, key_weight, blocks, rates = infer(layer, *tokens, (None, key_mask), -0.5, largest)
     assert float(log_start) == (start or -0.5)
 
     queries, keys = (x.unflatten(0, (2, 2, -1)) for x in nodes.split([4 * n, 4 * n_keys]))

@@ -11,17 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sbmt.kernels.gpu.draw import (
-    TILE,
-    Draw,
-    Sizes,
-    edge_probability,
-    enter_row,
-    per_pair,
-    per_query,
-    rates_by_part,
-    visit_tile,
-)
+from sbmt.kernels.gpu.draw import TILE, Draw, Sizes, edge_probability, enter_row, one_over, part_rate, visit_tile
 from sbmt.kernels.gpu.tokens import rows_of, strided
 from sbmt.kernels.gpu.totals import finish_keys
 
@@ -54,7 +44,6 @@ def _attend_kernel(
     WIDTH: tl.constexpr, DV: tl.constexpr, WIDTH_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row = enter_row(draw, s, TILE)
-    ends = tl.cumsum(rates_by_part(draw, row, s), 0)
     real = draw.weight.dtype.element_ty
     c, cv = tl.arange(0, WIDTH), tl.arange(0, WIDTH_V)
     query = tl.load(rows_of(inputs.query, row.example, row.head, row.query) + c, c < D, 0.0).to(real)
@@ -64,7 +53,7 @@ def _attend_kernel(
     value, gain, degree, share = tl.zeros([WIDTH_V], real), below * 0, 0, below * 0
     total = below * 0 + row.total
     for q in range(row.n_tiles):
-        keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, ends, q, s, TILE)
+        keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, q, s, TILE)
         scores, _ = _scores(draw, row, inputs, query, keys, is_edge, drawn_with, D, WIDTH)
         largest = tl.maximum(most, tl.max(scores, 0))
         shift = tl.where(largest > -float("inf"), largest, 0.0)
@@ -74,7 +63,7 @@ def _attend_kernel(
         value = value * scaled + tl.sum(weights[:, None] * values, 0)
         below = below * scaled + tl.sum(weights, 0)
         gain = gain * scaled
-        if q >= row.n_near_tiles:
+        if q >= row.n_near:
             gain += tl.sum(tl.where(is_edge, weights * tl.log(tl.maximum(rate + draw.extra, 1e-30)), 0.0), 0)
             share += tl.sum(tl.where(is_edge, edge_probability(rate) / tl.maximum(drawn_with, 1e-30), 0.0), 0)
         else:
@@ -87,10 +76,10 @@ def _attend_kernel(
     to = rows_of(out, row.example, row.head, row.query)
     tl.store(to + cv, value / divisor, cv < DV)
     tl.store(log_sum + row.at, tl.where(is_any, most + tl.log(divisor), 0.0))
-    n_rows = tl.num_programs(0)
-    tl.store(of_rows + row.at, degree * per_pair(draw, row, s))
-    tl.store(of_rows + n_rows + row.at, share * per_pair(draw, row, s))
-    tl.store(of_rows + 2 * n_rows + row.at, (total - inputs.c * gain / divisor) * per_query(draw, s))
+    n_rows, per_pair = tl.num_programs(0), one_over(draw.per_pair, row.example, s)
+    tl.store(of_rows + row.at, degree * per_pair)
+    tl.store(of_rows + n_rows + row.at, share * per_pair)
+    tl.store(of_rows + 2 * n_rows + row.at, (total - inputs.c * gain / divisor) * one_over(draw.per_query, 0, s))
 
 
 @triton.jit
@@ -100,7 +89,6 @@ def _attend_backward_kernel(
     WIDTH_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row = enter_row(draw, s, TILE)
-    ends = tl.cumsum(rates_by_part(draw, row, s), 0)
     real = draw.weight.dtype.element_ty
     c, cv = tl.arange(0, WIDTH), tl.arange(0, WIDTH_V)
     query = tl.load(rows_of(inputs.query, row.example, row.head, row.query) + c, c < D, 0.0).to(real)
@@ -111,10 +99,10 @@ def _attend_backward_kernel(
         tl.store(to_sink + row.at, -tl.exp(tl.load(inputs.sink + row.head).to(real) - below) * delta)
     found = tl.zeros([WIDTH], real)
     rates, to_rate = draw.rates + row.at * (2 * s.n_groups * s.size), to_rates + row.at * (2 * s.n_groups * s.size)
-    per_rate = tl.load(grad_loss).to(real) * per_query(draw, s)
+    per_rate = tl.load(grad_loss).to(real) * one_over(draw.per_query, 0, s)
     _lead_total_back(draw, row, rates, to_rate, per_rate, s)
     for q in range(row.n_tiles):
-        keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, ends, q, s, TILE)
+        keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, q, s, TILE)
         scores, key = _scores(draw, row, inputs, query, keys, is_edge, drawn_with, D, WIDTH)
         weights = tl.exp(scores - below)
         at = rows_of(inputs.value, row.example, row.head, keys)[:, None] + cv[None, :]
@@ -127,16 +115,13 @@ def _attend_backward_kernel(
         tl.atomic_add(to, weights[:, None] * grad[None, :], inside, sem="relaxed")
         of_key, is_inside = step[:, None] * query[None, :], is_edge[:, None] & (c < D)[None, :]
         tl.atomic_add(to_key + key_at[:, None] * D + c[None, :], of_key, is_inside, sem="relaxed")
-        if q >= row.n_near_tiles:
+        if q >= row.n_near:
             known = tl.maximum(rate + draw.extra, 1e-30)
             to_edge = tl.where(is_edge, -inputs.c * weights / known, 0.0) + tl.where(is_own, 1.0, 0.0)
             is_led, entries = is_edge | is_own, key_at * (4 * s.n_groups)
             for g in tl.static_range(tl.constexpr(s.n_groups)):
-                x, y = rate * 0, rate * 0
-                for i in tl.static_range(2):
-                    e = entries + 4 * g + i
-                    x += tl.load(rates + tl.load(draw.part + e)) * tl.load(draw.weight + e)
-                    y += tl.load(rates + tl.load(draw.part + e + 2)) * tl.load(draw.weight + e + 2)
+                x = part_rate(draw, rates, entries + 4 * g)
+                y = part_rate(draw, rates, entries + 4 * g + 2)
                 for i in tl.static_range(4):
                     e = entries + 4 * g + i
                     through = per_rate * to_edge * (y if i < 2 else x)
@@ -177,7 +162,8 @@ class DrawnAttention(torch.autograd.Function):
         widths = d, triton.next_power_of_2(d), d_value, triton.next_power_of_2(d_value)
         out = value.new_empty(*query.shape[:3], d_value)
         log_sum, of_rows = draw.weight.new_empty(out.shape[:3]), draw.weight.new_empty(3, *out.shape[:3])
-        inputs = Inputs(*map(strided, (query, key, value)), log_sum if sink is None else sink, *by)
+        none = log_sum if sink is None else sink
+        inputs = Inputs(strided(query), strided(key), strided(value), none, *by)
         grid, has_sink = (log_sum.numel(),), sink is not None
         _attend_kernel[grid](draw, inputs, strided(out), log_sum, of_rows, sizes, has_sink, *widths, TILE, num_warps=1)
         ctx.save_for_backward(query, key, value, sink, out, log_sum)
@@ -200,7 +186,8 @@ class DrawnAttention(torch.autograd.Function):
         summed = log_sum.new_zeros(sum(x.numel() for x in like)).split([x.numel() for x in like])
         to_key, to_value, to_rates, to_weight, reached = (x.view(y.shape) for x, y in zip(summed, like, strict=True))
         to_query, of_rows = torch.empty(query.shape, dtype=query.dtype, device=query.device), torch.empty_like(log_sum)
-        inputs = Inputs(*map(strided, (query, key, value)), log_sum if sink is None else sink, *by)
+        none = log_sum if sink is None else sink
+        inputs = Inputs(strided(query), strided(key), strided(value), none, *by)
         read = draw, inputs, strided(grad), grad_loss, strided(out), log_sum
         written = to_query, to_key, to_value, to_rates, to_weight, of_rows
         grid, has_sink = (log_sum.numel(),), sink is not None

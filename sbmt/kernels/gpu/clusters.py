@@ -13,21 +13,13 @@ MOST_CLUSTERS = 256  # of a program
 
 
 class Members(NamedTuple):
-    """The keys of each cluster, in order of position; a graph's cluster (g, a, b) has number (g · size + a) · size + b.
+    """The keys of each cluster, in order of position; cluster (g, a, b) has number (g · size + a) · size + b."""
 
-    Attributes:
-        n_before: int32 ``(graphs, chunks + 1, clusters)``, keys of a cluster before a chunk; the last is all of them.
-        mass: Likewise, the sum of their memberships.
-        starts: int32 ``(graphs, clusters)``, where a cluster starts in the next two.
-        keys: int32 ``(graphs, 4 · groups · n_keys)``.
-        until: The sum of a cluster's memberships up to each of its keys.
-    """
-
-    n_before: Tensor
-    mass: Tensor
-    starts: Tensor
-    keys: Tensor
-    until: Tensor
+    n_before: Tensor  # (graphs, chunks + 1, clusters), keys of a cluster before a chunk, at last all; whole numbers
+    mass: Tensor  # likewise, the sum of their memberships
+    starts: Tensor  # int32 (graphs, clusters), where a cluster starts in the next two
+    keys: Tensor  # int32 (graphs, 4 · groups · n_keys)
+    until: Tensor  # the sum of a cluster's memberships up to each of its keys
 
 
 @triton.jit
@@ -54,68 +46,53 @@ def _in_clusters(
 
 
 @triton.jit
-def _count_kernel(
-    part, weight, number, mass, n_keys, n_groups, SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr
-):
+def _sort_kernel(
+    part, weight, number, mass, starts, keys, until, n_keys, n_groups,
+    PLACE: tl.constexpr, SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Counts a chunk's keys by cluster; or places them, once counts are running sums."""
     chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
     group, first = tl.program_id(2) % n_groups, tl.program_id(2) // n_groups * BLOCK
     key = chunk * CHUNK + tl.arange(0, CHUNK)
     is_in, share, cluster = _in_clusters(part, weight, graph, key, n_keys, first, group, n_groups, SIZE, BLOCK)
-    row = graph * (tl.num_programs(0) + 1) + chunk + 1
-    to, inside = (row * n_groups + group) * SIZE * SIZE + cluster, cluster < SIZE * SIZE
-    tl.store(number + to, tl.sum(is_in.to(tl.int32), 0)[None, :], inside)
-    tl.store(mass + to, tl.sum(share, 0)[None, :], inside)
+    n_chunks, n_clusters, inside = tl.num_programs(0), SIZE * SIZE, cluster < SIZE * SIZE
+    before = ((graph * (n_chunks + 1) + chunk) * n_groups + group) * n_clusters + cluster
+    if PLACE:
+        totals = number + ((graph * (n_chunks + 1) + n_chunks) * n_groups + group) * n_clusters
+        start = 4 * group * n_keys  # slots of earlier groups, which have at most four for each key
+        for other in range(0, first, BLOCK):
+            start += tl.sum(tl.load(totals + other + tl.arange(0, BLOCK)), 0).to(tl.int32)
+        of_cluster = tl.load(totals + cluster, inside, 0).to(tl.int32)
+        start += tl.cumsum(of_cluster, 1) - of_cluster
+        tl.store(starts + (graph * n_groups + group) * n_clusters + cluster, start, inside & (chunk == 0))
+        place = start + tl.load(number + before, inside, 0).to(tl.int32) + tl.cumsum(is_in.to(tl.int32), 0) - 1
+        to = graph * 4 * n_groups * n_keys + place
+        tl.store(keys + to, tl.broadcast_to(key[:, None], to.shape), is_in)
+        tl.store(until + to, tl.load(mass + before, inside, 0.0) + tl.cumsum(share, 0), is_in)
+    else:
+        after = before + n_groups * n_clusters
+        tl.store(number + after, tl.sum(is_in.to(tl.int32), 0)[None, :], inside)
+        tl.store(mass + after, tl.sum(share, 0)[None, :], inside)
 
 
 @triton.jit
-def _running_sum(table, n_rows, n_columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Adds up the rows of a graph's table in place, from the second on; the first becomes 0."""
+def _sum_kernel(table, n_rows, n_columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     column, r = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :], tl.arange(0, ROWS)[:, None]
-    table += tl.program_id(1).to(tl.int64) * n_rows * n_columns
+    table += tl.program_id(1).to(tl.int64) * n_rows * n_columns + column
     so_far = tl.zeros([1, COLUMNS], table.dtype.element_ty)
-    tl.store(table + column, so_far, column < n_columns)
+    tl.store(table, so_far, column < n_columns)
     for first in range(1, n_rows, ROWS):
-        row = first + r
+        row = (first + r).to(tl.int64)
         inside = (row < n_rows) & (column < n_columns)
-        x = tl.load(table + row.to(tl.int64) * n_columns + column, inside, 0)
-        tl.store(table + row.to(tl.int64) * n_columns + column, so_far + tl.cumsum(x, 0), inside)
+        x = tl.load(table + row * n_columns, inside, 0)
+        tl.store(table + row * n_columns, so_far + tl.cumsum(x, 0), inside)
         so_far += tl.sum(x, 0)[None, :]
 
 
-@triton.jit
-def _sum_kernel(tables, n_rows, n_columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    for i in tl.static_range(len(tables)):
-        _running_sum(tables[i], n_rows, n_columns, ROWS, COLUMNS)
-
-
-def add_up(*tables: Tensor) -> None:
-    """Running sums over the rows of tables ``(graphs, rows, columns)`` of one shape, in place, in one launch."""
-    n_graphs, n_rows, n_columns = tables[0].shape
-    _sum_kernel[(triton.cdiv(n_columns, COLUMNS), n_graphs)](tables, n_rows, n_columns, ROWS, COLUMNS)
-
-
-@triton.jit
-def _place_kernel(
-    part, weight, number, mass, starts, keys, until, n_keys, n_groups,
-    SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    group, first = tl.program_id(2) % n_groups, tl.program_id(2) // n_groups * BLOCK
-    key = chunk * CHUNK + tl.arange(0, CHUNK)
-    is_in, share, cluster = _in_clusters(part, weight, graph, key, n_keys, first, group, n_groups, SIZE, BLOCK)
-    row = graph * (tl.num_programs(0) + 1) + chunk
-    before, inside = (row * n_groups + group) * SIZE * SIZE + cluster, cluster < SIZE * SIZE
-    totals = number + ((graph * (tl.num_programs(0) + 1) + tl.num_programs(0)) * n_groups + group) * SIZE * SIZE
-    earlier = 4 * group * n_keys  # slots of other groups, which have at most four for each key
-    for other in range(0, first, BLOCK):
-        earlier += tl.sum(tl.load(totals + other + tl.arange(0, BLOCK)), 0)
-    of_cluster = tl.load(totals + cluster, inside, 0)
-    start = earlier + tl.cumsum(of_cluster, 1) - of_cluster
-    tl.store(starts + (graph * n_groups + group) * SIZE * SIZE + cluster, start, inside & (chunk == 0))
-    place = start + tl.load(number + before, inside, 0) + tl.cumsum(is_in.to(tl.int32), 0) - 1
-    to = graph * 4 * n_groups * n_keys + place
-    tl.store(keys + to, tl.broadcast_to(key[:, None], to.shape), is_in)
-    tl.store(until + to, tl.load(mass + before, inside, 0.0) + tl.cumsum(share, 0), is_in)
+def add_up(tables: Tensor) -> None:
+    """Running sums over the rows of tables ``(tables, rows, columns)``, in place; the first row becomes 0."""
+    n_tables, n_rows, n_columns = tables.shape
+    _sum_kernel[(triton.cdiv(n_columns, COLUMNS), n_tables)](tables, n_rows, n_columns, ROWS, COLUMNS)
 
 
 def list_members(part: Tensor, weight: Tensor, size: int) -> Members:
@@ -127,14 +104,13 @@ def list_members(part: Tensor, weight: Tensor, size: int) -> Members:
     n_groups, n_chunks = n_chosen // 4, triton.cdiv(n, CHUNK)
     n_clusters = n_groups * size**2
     block = min(MOST_CLUSTERS, triton.next_power_of_2(size**2))
-    number = part.new_empty(batch * heads, n_chunks + 1, n_clusters, dtype=torch.int32)
-    mass = weight.new_empty(number.shape)
+    number, mass = counts = weight.new_empty(2, batch * heads, n_chunks + 1, n_clusters)
+    starts = part.new_empty(batch * heads, n_clusters, dtype=torch.int32)
+    keys = starts.new_empty(batch * heads, n_chosen * n)
+    until = weight.new_empty(keys.shape)
     grid = n_chunks, batch * heads, n_groups * triton.cdiv(size**2, block)
-    sizes = n, n_groups, size, CHUNK, block
-    _count_kernel[grid](part, weight, number, mass, *sizes)
-    add_up(number, mass)
-    starts = number.new_empty(batch * heads, n_clusters)
-    keys = number.new_empty(batch * heads, n_chosen * n)
-    until = mass.new_empty(keys.shape)
-    _place_kernel[grid](part, weight, number, mass, starts, keys, until, *sizes)
+    given, sizes = (part, weight, number, mass, starts, keys, until, n, n_groups), (size, CHUNK, block)
+    _sort_kernel[grid](*given, False, *sizes, num_warps=8)
+    add_up(counts.flatten(0, 1))
+    _sort_kernel[grid](*given, True, *sizes, num_warps=8)
     return Members(number, mass, starts, keys, until)

@@ -1,4 +1,4 @@
-"""Where tokens lie in memory: kernels read queries, keys and values as they are, so that nothing has to be copied."""
+"""Where numbers lie in memory: kernels read queries, keys and values as they are, so that nothing has to be copied."""
 
 from typing import Any, NamedTuple
 
@@ -26,6 +26,19 @@ def strided(x: Tensor) -> Strided:
 def rows_of(x, example, head, tokens):
     """Where the rows of tokens of one example and head start."""
     return x.start + example * x.example + head * x.head + tokens.to(tl.int64) * x.token
+
+
+@triton.jit
+def tile(matrix, rows, is_row, n_columns, COLUMNS: tl.constexpr):
+    """Where rows of a matrix lie, and which of their elements exist."""
+    column = tl.arange(0, COLUMNS)[None, :]
+    return matrix + rows[:, None] * n_columns + column, is_row[:, None] & (column < n_columns)
+
+
+@triton.jit
+def product(x, y):
+    """A matrix product by tensor cores, about as precise as float32 is; no dimension may be less than 16."""
+    return tl.dot(x, y, input_precision="tf32x3", out_dtype=x.dtype)
 
 
 def both_masks(query_mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, ...]) -> list[Tensor] | None:

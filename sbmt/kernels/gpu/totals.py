@@ -10,10 +10,10 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.kernels.gpu.clusters import CHUNK, add_up
-from sbmt.kernels.gpu.draw import Draw, Sizes, per_query
+from sbmt.kernels.gpu.draw import Draw, Sizes, one_over
+from sbmt.kernels.gpu.tokens import product, tile
 
 SPAN = 256  # queries of a program, unless they are causal
-LEAST_DOT = 16  # the smallest dimension of a matrix product
 
 
 @triton.jit
@@ -28,7 +28,7 @@ def _reached_kernel(draw, out, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.co
         at = ((graph * draw.n_queries + query) * (2 * s.n_groups) + 2 * group)[:, None] * s.size + b
         inside = is_query[:, None] & (b < s.size)
         x, y = tl.load(draw.rates + at, inside, 0.0), tl.load(draw.rates + at + s.size, inside, 0.0)
-        found += tl.dot(tl.trans(x), y, input_precision="ieee", out_dtype=x.dtype)
+        found += product(tl.trans(x), y)
     row, inside = graph, (a < s.size) & (b < s.size)
     if s.causal:  # the first row of the table is 0
         row = graph * (tl.num_programs(0) + 1) + tl.num_programs(0) - chunk
@@ -48,14 +48,14 @@ def _keys_kernel(
     chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
     token = chunk * CHUNK + tl.arange(0, CHUNK)
     at, inside = graph * draw.n_keys + token, token < draw.n_keys
-    c, cv = tl.arange(0, WIDTH)[None, :], tl.arange(0, WIDTH_V)[None, :]
-    is_key, is_value = inside[:, None] & (c < D), inside[:, None] & (cv < DV)
-    tl.store(key + at[:, None] * D + c, tl.load(to_key + at[:, None] * D + c, is_key, 0.0), is_key)
-    tl.store(value + at[:, None] * DV + cv, tl.load(to_value + at[:, None] * DV + cv, is_value, 0.0), is_value)
+    places, is_key = tile(0, at, inside, D, WIDTH)
+    tl.store(key + places, tl.load(to_key + places, is_key, 0.0), is_key)
+    places, is_value = tile(0, at, inside, DV, WIDTH_V)
+    tl.store(value + places, tl.load(to_value + places, is_value, 0.0), is_value)
     row = graph
     if s.causal:
         row = graph * (tl.num_programs(0) + 1) + tl.num_programs(0) - 1 - chunk
-    scale = tl.load(grad_loss) * per_query(draw, s)
+    scale = tl.load(grad_loss) * one_over(draw.per_query, 0, s)
     for g in range(s.n_groups):
         e = (at * s.n_groups + g) * 4
         table = reached + (row * s.n_groups + g) * s.size * s.size
@@ -76,7 +76,7 @@ def finish_keys(
     """Two launches, three if causal; ``reached`` is 0 for each graph's clusters, or a table as large as members'."""
     n_graphs, n_chunks = len(draw.members.starts), draw.members.mass.shape[1] - 1
     n_spans, span = (n_chunks, CHUNK) if s.causal else (triton.cdiv(draw.n_queries, SPAN), SPAN)
-    padded = max(LEAST_DOT, s.columns)
+    padded = max(16, s.columns)  # as products need it
     _reached_kernel[(n_spans, n_graphs, s.n_groups)](draw, reached, s, span, CHUNK, padded)
     if s.causal:
         add_up(reached)

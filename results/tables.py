@@ -466,6 +466,30 @@ def gpu_table() -> str:
     return grid(("tokens", "pairs", *heads), rows)
 
 
+def counted_table() -> str:
+    """A row per pass and length: launches, bytes, and how long they take at least on two GPUs."""
+    rows = []
+    for way, title in {"forward": "forward", "step": "training step"}.items():
+        for n, one in load("gpu/counted")["counted"][way].items():
+            sizes = (f"{one[name] / 2**20:,.0f}" for name in ("bytes", "gathered"))
+            times = (f"{one[name]:.2f}" for name in ("ms_A100", "ms_H100", "ms_launches"))
+            rows.append((title, f"{int(n):,}", one["launches"], *sizes, *times))
+    heads = "launches", "tensors, MiB", "gathered, MiB", "A100, ms", "H100, ms", "launching, ms"
+    return grid(("pass", "tokens", *heads), rows)
+
+
+def built_table() -> str:
+    """A row per kernel: registers of a thread, and bytes that it spills, for each capability."""
+    built = {f"{float(cc) / 10:.1f}": kernels for cc, kernels in load("gpu/counted")["built"].items() if cc.isdigit()}
+    names = dict.fromkeys(name for kernels in built.values() for name in kernels)
+    rows = [
+        (f"`{name}`", *(kernels[name][what] for kernels in built.values() for what in ("registers", "spilled")))
+        for name in names
+    ]
+    heads = (what for cc in built for what in (f"registers, {cc}", f"spilled bytes, {cc}"))
+    return grid(("kernel", *heads), rows)
+
+
 # --- when to use it, and costs ---
 
 

@@ -2,32 +2,30 @@
 
 ``python results/measure/gpu.py`` runs a layer of the preset *fitted* (c = 16, 8 heads of 64, bfloat16, one sequence)
 with every Triton kernel replaced by a note that it was launched, which works since no shape depends on what is drawn.
-It counts launches, questions to the device, and the bytes of the tensors that operations read and write, each once,
-and builds the kernels for compute capabilities 8.0 and 9.0 to see how many registers they take. A few minutes.
+It counts launches, questions to the device, and the bytes of the tensors that operations read and write, each once, and
+builds every kernel for compute capabilities 8.0 and 9.0, also in causal order with masks, for registers and spills.
 """
 
+import re
+import subprocess
 from typing import Any
 from unittest import mock
 
 import torch
 import triton
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 from results.measure.common import run, write
 from sbmt import build_attention
-from sbmt.kernels.gpu import attend, clusters, draw
 
-LENGTHS, HEADS, WIDTH = (4096, 16384), 8, 64
-KERNELS = {
-    clusters: ("_choose_kernel", "_choose_backward_kernel", "_rates_kernel", "_count_kernel", "_place_kernel"),
-    attend: ("_attend_kernel", "_attend_backward_kernel"),
-}
+LENGTHS, HEADS, WIDTH, EDGES, EXTRA = (4096, 16384, 65536), 8, 64, 17, 8  # edges a query: c and itself; extra keys
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1"}
+TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
 FREE = ("empty", "new_empty", "detach", "_unsafe_view", "alias", "lift", "promote_types", "scalar_tensor", "zero_")
-CALLERS = "block_model.crossed", "layers.functional"
+MACHINES, LAUNCH = {"A100": 2.0e12, "H100": 3.35e12}, 5e-6  # bytes of memory a second; seconds without a CUDA graph
+TOLD = {"registers": r"Used (\d+) registers", "spilled": r"(\d+) bytes spill stores"}
 
 
 class Count(TorchDispatchMode):
@@ -35,12 +33,13 @@ class Count(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.launches = self.kernels = self.questions = self.bytes = 0
+        self.launches = self.questions = self.bytes = 0
+        self.kernels: list[tuple[Any, dict[str, Any], dict[tuple[int], Any], dict[str, int]]] = []
 
     def launch(self, given: Any) -> None:
         """Counts one, which reads or writes each of these tensors once."""
         self.launches += 1
-        self.bytes += sum(x.untyped_storage().nbytes() for x in tensors(given))
+        self.bytes += sum({id(x): x.nbytes for x in tree_leaves(given) if isinstance(x, torch.Tensor)}.values())
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out, name = function(*args, **kwargs or {}), function.__name__
@@ -49,65 +48,77 @@ class Count(TorchDispatchMode):
             self.launch((args, kwargs, out))
         return out
 
-    def __getitem__(self, grid: Any) -> Any:
-        """As a kernel is called, which leaves parts at 0."""
-        self.kernels += 1
-        return lambda *args, **_: self.launch([x.data.zero_() if x.dtype == torch.int16 else x for x in tensors(args)])
+    def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: int) -> None:
+        """What Triton calls to launch a kernel; types and constants are kept, for building."""
+        fixed = {place: x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
+        given = ("constexpr" if place in fixed else typed(x) for place, x in enumerate(args))
+        signature = dict(zip(kernel.arg_names, given, strict=True))
+        self.kernels.append((kernel, signature, {(place,): x for place, x in fixed.items()}, options))
+        self.launch(args)
 
 
-def tensors(tree: Any) -> list[Tensor]:
-    """All of them, each once."""
-    return list({id(x): x for x in tree_leaves(tree) if isinstance(x, Tensor)}.values())
-
-
-def count(n: int, is_training: bool) -> dict[str, int]:
-    """What a forward pass, or a step, of one layer launches, reads and writes."""
-    layer = build_attention("sbm", preset="fitted", d_head=WIDTH, n_heads=HEADS).train(is_training)
+def run_once(n: int, is_training: bool, **settings: Any) -> Count:
+    """A forward pass of one layer, or a step of it, whose gradients come from the rest of a model."""
+    key_mask = torch.ones(1, n, dtype=torch.bool) if settings.get("causal") else None
+    layer = build_attention("sbm", preset="fitted", d_head=WIDTH, n_heads=HEADS, **settings).train(is_training)
     layer.log_start.fill_(-1.0)
     tokens = [torch.randn(1, HEADS, n, WIDTH, dtype=torch.bfloat16, requires_grad=is_training) for _ in range(3)]
-    counter = Count()
-    places = [(module, name) for module, names in KERNELS.items() for name in names]
-    patches = [mock.patch.object(module, name, counter) for module, name in places]
-    patches += [mock.patch(f"sbmt.{place}.has_kernels_for", lambda x: True) for place in CALLERS]
-    patches.append(mock.patch("sbmt.block_model.crossed.can_run_on", lambda device: False))
-    patches.append(mock.patch("sbmt.block_model.crossed.in_range", lambda name, x, upper: x))
-    for patch in patches:
-        patch.start()
+    gradients, counter = [torch.randn_like(tokens[0]), torch.ones(())], Count()
+    places = {"layers.sbm.has_kernels_for": True, "layers.functional.has_kernels_for": True}
+    for place, answer in (places | {"block_model.crossed.can_run_on": False}).items():
+        mock.patch(f"sbmt.{place}", return_value=answer).start()
+    mock.patch("sbmt.block_model.crossed.in_range", lambda name, x, upper: x).start()
+    mock.patch("triton.JITFunction.run", lambda *args, **options: counter.run(*args, **options)).start()
     try:
         with torch.set_grad_enabled(is_training), counter:
-            found = layer(*tokens)
+            found = layer(*tokens, key_mask=key_mask)
             if is_training:
-                (found.values.float().sum() + found.auxiliary_loss).backward()
+                torch.autograd.backward([found.values, found.auxiliary_loss], gradients)
     finally:
         mock.patch.stopall()
-    return {name: getattr(counter, name) for name in ("launches", "kernels", "questions", "bytes")}
+    return counter
 
 
-def build(capability: int) -> dict[str, dict[str, int]]:
-    """Registers and spilled bytes of each thread, and shared memory, of the kernels that attend."""
-    real, x, i = "*fp32", "*bf16", "i32"
-    members = clusters.Members("*i32", real, "*i32", "*i32", real)
-    given = draw.Draw(real, "*i16", real, members, "*i1", "*i1", "*i32", "*i64", i, "fp32", i, i, i, i, i)
-    inputs = attend.Inputs(x, x, x, real, "fp32", "fp32")
-    sizes = draw.Sizes(16, 4, 64, 16, 18, clusters.CHUNK, False, False)
-    fixed = {"s": sizes, "HAS_SINK": True, "D": WIDTH, "WIDTH": WIDTH, "DV": WIDTH, "WIDTH_V": WIDTH, "TILE": draw.TILE}
-    types = {"draw": given, "inputs": inputs, "out": x, "to_query": x, "grad_out": x, "degrees": "*i32"}
-    found = {}
-    for name in KERNELS[attend]:
-        kernel = getattr(attend, name)
-        signature = {a: "constexpr" if a in fixed else types.get(a, real) for a in kernel.arg_names}
-        constants = {(place,): fixed[a] for place, a in enumerate(kernel.arg_names) if a in fixed}
-        source = ASTSource(kernel, signature=signature, constexprs=constants)
-        built = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 1})
-        found[name.strip("_")] = {"shared": built.metadata.shared, "bytes": len(built.asm["cubin"])}
+def count(n: int, is_training: bool) -> dict[str, float]:
+    """What a forward pass, or a step, launches and moves, and the milliseconds that take at least."""
+    counter, n_edges = run_once(n, is_training), n * HEADS * (EDGES + EXTRA * is_training)
+    gathered = n_edges * WIDTH * (4 + is_training * (4 + 16))  # bfloat16; gradients are added to in float32
+    times = {f"ms_{name}": (counter.bytes + gathered) / speed * 1e3 for name, speed in MACHINES.items()}
+    times["ms_launches"] = counter.launches * LAUNCH * 1e3
+    return (
+        {name: getattr(counter, name) for name in ("launches", "questions", "bytes")} | {"gathered": gathered} | times
+    )
+
+
+def typed(given: Any) -> Any:
+    """The types of a kernel's arguments, as Triton names them."""
+    if isinstance(given, tuple):
+        return type(given)(*map(typed, given))
+    if isinstance(given, torch.Tensor):
+        return TYPES[given.dtype]
+    return "fp32" if isinstance(given, float) else "i32"
+
+
+def build(capability: int, **settings: Any) -> dict[str, dict[str, int]]:
+    """Registers of a thread, spilled bytes, and shared memory of a program, of all kernels of a step."""
+    found: dict[str, dict[str, int]] = {}
+    for kernel, signature, constants, options in run_once(4096, True, **settings).kernels:
+        source, target = triton.compiler.ASTSource(kernel, signature, constants), GPUTarget("cuda", capability, 32)
+        built = triton.compile(source, target=target, options=options)
+        [name] = re.findall(r"\.target (\w+)", built.asm["ptx"])
+        order = [triton.knobs.nvidia.ptxas.path, "-v", f"--gpu-name={name}", "/dev/stdin", "-o", "/dev/null"]
+        told = subprocess.run(order, input=built.asm["ptx"], capture_output=True, text=True, check=True).stderr
+        one = {what: int(re.findall(pattern, told)[0]) for what, pattern in TOLD.items()}
+        earlier = found.setdefault(kernel.__name__.strip("_"), one)  # of one that is launched twice, the larger
+        earlier |= {what: max(one[what], earlier[what]) for what in one} | {"shared": built.metadata.shared}
     return found
 
 
 def main() -> None:
     """Counts and builds."""
-    ways = {"forward": False, "step": True}
-    counts = {way: {str(n): count(n, is_training) for n in LENGTHS} for way, is_training in ways.items()}
-    write("gpu/counted", {"counted": counts, "built": {str(cc): build(cc) for cc in (80, 90)}})
+    counts = {way: {str(n): count(n, way == "step") for n in LENGTHS} for way in ("forward", "step")}
+    built = {"80": build(80), "90": build(90), "90, causal with masks": build(90, causal=True)}
+    write("gpu/counted", {"counted": counts, "built": built})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
 from sbmt.kernels import operators
 from sbmt.kernels.operators import can_run_on
-from sbmt.types import full_precision, has_kernels_for
+from sbmt.types import full_precision
 
 CHUNK = 16  # queries at a time, in sums over causal pairs
 LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two
@@ -28,10 +28,6 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
     if can_run_on(logits.device):
         part, weight = operators.part_memberships(logits)
         return part, weight
-    if has_kernels_for(logits):
-        from sbmt.kernels.gpu.clusters import choose_parts
-
-        return choose_parts(logits)
     by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values
     part = part.expand(*part.shape[:-1], 2)
@@ -53,14 +49,16 @@ class CrossedModel(BlockModel):
     Its dense memberships are computed on request; neither drawing nor rates need them.
 
     The arguments are the parts and memberships of queries and of keys, as :func:`part_memberships` returns them, the
-    $S^f$, ``(heads, partitions, s, s)``, and two masks and ``causal``, which have been checked already.
+    $S^f$, ``(heads, partitions, s, s)``, two masks and ``causal``, which have been checked already, and ``rates``, the
+    :attr:`part_rates` if they are known.
     """
 
     def __init__(
-        self, query: Chosen, part_blocks: Tensor, key: Chosen, query_mask: Any, key_mask: Any, causal: bool = False
-    ) -> None:
+        self, query: Chosen, part_blocks: Tensor, key: Chosen, query_mask: Any, key_mask: Any, causal: bool = False,
+        rates: Tensor | None = None
+    ) -> None:  # fmt: skip
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
-        self.query_part, self.key_part = query[0], key[0]
+        self.query_part, self.key_part, self._rates = query[0], key[0], rates
         self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
         self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
         self.part_blocks = part_blocks
@@ -99,6 +97,8 @@ class CrossedModel(BlockModel):
     @property
     def part_rates(self) -> Float[Tensor, "batch heads n_queries parts"]:
         r"""$\hat Q^f S^f$ for each partition f: the product of two is a query's rates to a group's clusters."""
+        if self._rates is not None:
+            return self._rates
         x = self._in_parts(self.query_part, self._query).unflatten(-1, self.part_blocks.shape[1:3])
         with full_precision(x):
             return (x.transpose(2, 3) @ self.part_blocks).transpose(2, 3).flatten(3)

@@ -6,12 +6,19 @@ import torch
 from torch import Tensor
 
 from sbmt.block_model.crossed import CrossedModel
-from sbmt.block_model.fit import mean_over_queries
 from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import reach_of
-from sbmt.graph.masks import share_of_pairs
 from sbmt.types import AttentionOutput, not_compiled
+
+
+@not_compiled
+def infer_by_kernels(layer: Any, query: Tensor, key: Tensor, masks: Any, start: float, most: float) -> CrossedModel:
+    """What a fitted layer infers from detached tokens: log γ starts at ``start``, rates between parts end at e^most."""
+    from sbmt.kernels.gpu.memberships import infer
+
+    query_part, key_part, of_query, of_key, blocks, rates = infer(layer, query, key, masks, start, most)
+    return CrossedModel((query_part, of_query), blocks, (key_part, of_key), masks[0], masks[1], layer.causal, rates)
 
 
 @not_compiled
@@ -31,15 +38,11 @@ def attend_and_draw(
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare
 
-    factors = *model.factors, [model.query_mask, model.key_mask]
+    rates, weight = model.part_rates, model.factors[4]
     rest = draw_seed(generator, query.device), first_example, settings.exploration, reach_of(settings.window)
-    draw, sizes, rates = prepare(factors, *rest, model.causal)
+    draw, sizes = prepare(rates, model.part_blocks, model.key_part, weight, model.masks, *rest)
     smallest = SMALLEST_PROBABILITY if settings.reweight else 1.0
-    given = query, key, value, settings.sink, rates, model.factors[4], draw, sizes, smallest
-    values, degrees, shares, gained = DrawnAttention.apply(*given)
-    density, expected = (share_of_pairs(x.sum(2), model.shape, *model.masks) for x in (degrees, shares))
-    loss = values.new_zeros((), dtype=torch.float32)
-    if torch.is_grad_enabled():
-        total = model.sum_of_rates().sum() - settings.edges_per_query * gained.sum()
-        loss = mean_over_queries(total, model.shape, model.query_mask)
+    fit = smallest, settings.edges_per_query, torch.is_grad_enabled()
+    given = query, key, value, settings.sink, rates, weight, draw, sizes
+    values, density, expected, loss = DrawnAttention.apply(*given, *fit)
     return AttentionOutput(values, density, expected, None, loss)

@@ -18,12 +18,14 @@ from sbmt.block_model.fit import Learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
 from sbmt.graph.masks import check_causal, check_mask, zero_padding
+from sbmt.layers.drawn import infer_by_kernels
 from sbmt.layers.functional import MaskSettings, attend_next, attend_through
-from sbmt.types import AttentionOutput, check_untransformed, full_precision, is_traced, shapes_alone
+from sbmt.types import AttentionOutput, check_untransformed, full_precision, has_kernels_for, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # factor of the initial node MLP of crossed memberships, so that nodes are far apart
 MOST_PARTS = 1 << 15  # numbered by int16
+MOST_CLUSTERS = 1 << 14  # of a group, whose blocks kernels hold in registers
 LARGEST_LEARNED = 10.0  # of the logarithm of a rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every edge
 LEAST_START = 1e-6  # the logarithm of a start is at most minus this, since 0 means that there is none yet
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
@@ -191,9 +193,12 @@ class SBMAttention(nn.Module):
         """:meth:`block_model` without checks and detaching."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query, key)
-        query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
         with full_precision(query):
             clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
+            if self._has_kernels_for(query, key, clusters):
+                masks, start = (query_mask, key_mask), self._start(n_visible)
+                return infer_by_kernels(self, query, key, masks, start, LARGEST_LEARNED / 2)
+            query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
             nodes = [self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key)]
             if self.learning == "likelihood" and torch.is_grad_enabled():
                 clusters, nodes = unit_gradient(clusters, 0), [unit_gradient(node, 1) for node in nodes]
@@ -207,6 +212,12 @@ class SBMAttention(nn.Module):
             queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
             block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
+
+    def _has_kernels_for(self, query: Tensor, key: Tensor, clusters: Tensor) -> bool:
+        """Whether kernels infer the block model, through which no gradient reaches these tokens."""
+        is_detached = self.learning == "likelihood" and not (query.requires_grad or key.requires_grad)
+        is_served = self.membership == "crossed" and self.n_clusters <= self.n_groups * MOST_CLUSTERS
+        return is_detached and is_served and has_kernels_for(clusters)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
         """How many keys a query may attend, on average."""
@@ -230,14 +241,17 @@ class SBMAttention(nn.Module):
 
     def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
         """The logarithm of γ: a learned number plus a start, which the first training step sets; 0 is not yet set."""
-        assert self.log_rate is not None and self.edges_per_query is not None  # likelihood has both
+        assert self.log_rate is not None  # likelihood has one
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
-        start = min(-LEAST_START, log(self.edges_per_query / n_keys))
-        now = torch.where(self.log_start == 0, start, self.log_start)  # without waiting for a GPU
+        now = torch.where(self.log_start == 0, self._start(n_keys), self.log_start)  # without waiting for a GPU
         if self.training and torch.is_grad_enabled():
             self.log_start.copy_(now)
         return self.log_rate + now
+
+    def _start(self, n_keys: float) -> float:
+        assert self.edges_per_query is not None
+        return min(-LEAST_START, log(self.edges_per_query / n_keys))
 
     def forward(
         self,

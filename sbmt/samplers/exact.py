@@ -49,8 +49,8 @@ def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_exa
     from sbmt.kernels.gpu.draw import list_edges, prepare
 
     at = torch.tensor(seed, device=model.device)
-    factors = *(x.detach() for x in model.factors), [model.query_mask, model.key_mask]
-    row_ptr, keys = list_edges(*prepare(factors, at, first_example, exploration, reach, model.causal)[:2])
+    given = model.part_rates, model.part_blocks, model.key_part, model.factors[4], model.masks
+    row_ptr, keys = list_edges(*prepare(*given, at, first_example, exploration, reach))
     return EdgeList(row_ptr, keys, model.shape, *model.masks)
 
 

@@ -1,6 +1,7 @@
 """The Triton kernels against their plain twins: on a GPU where there is one, else through Triton's interpreter."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sbmt import build_attention
 from sbmt.attention.dense import attend_dense
 from sbmt.attention.inputs import EdgeTerms
 from sbmt.block_model.crossed import CrossedModel, part_memberships
-from sbmt.block_model.fit import fit_loss, weigh_edges
+from sbmt.block_model.fit import fit_loss, unit_gradient, weigh_edges
 from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.counter_rng import MAX_HEADS, Purpose, philox
 from sbmt.graph.edges import EdgeList
@@ -23,8 +24,9 @@ pytest.importorskip("triton")
 with pytest.MonkeyPatch.context() as patch:  # the interpreter needs functions as they are written, without checks
     patch.setattr(sys, "meta_path", [x for x in sys.meta_path if type(x).__name__ != "_JaxtypingFinder"])
     from sbmt.kernels.gpu.attend import DrawnAttention
-    from sbmt.kernels.gpu.clusters import CHUNK, choose_parts, list_members
+    from sbmt.kernels.gpu.clusters import CHUNK, list_members
     from sbmt.kernels.gpu.draw import list_edges, prepare
+    from sbmt.kernels.gpu.memberships import infer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 REAL = torch.float32 if DEVICE == "cuda" else torch.float64  # no kernel of float64 is ever built
@@ -37,25 +39,83 @@ def random(*shape):
 
 def draw(model, extra=0.0, reach=-1, seed=7):
     seed = torch.tensor(seed, device=DEVICE)
-    return prepare((*model.factors, [model.query_mask, model.key_mask]), seed, 3, extra, reach, model.causal)
+    given = model.part_rates, model.part_blocks, model.key_part, model.factors[4], model.masks
+    return prepare(*given, seed, 3, extra, reach)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_parts_are_the_two_of_largest_logit(size):
-    logits = random(2, 1, 2, size, CHUNK + 3)
-    part, weight = choose_parts(logits)
-    expected_part, expected = part_memberships(logits.cpu())
-    assert torch.equal(part.cpu(), expected_part)
-    torch.testing.assert_close(weight.cpu(), expected)
-    grad = torch.randn_like(weight)
-    [found] = torch.autograd.grad((weight * grad).sum(), logits)
-    [known] = torch.autograd.grad((expected * grad.cpu()).sum(), logits)
-    torch.testing.assert_close(found, known)
+def transposed(*shape):
+    """A tensor of this shape, from a projection that holds the heads of a token side by side."""
+    batch, heads, n, d = shape
+    return random(batch, n, heads, d).transpose(1, 2)
+
+
+class Layer(SimpleNamespace):
+    """What inference needs of a layer; its MLP keeps the tokens that it is called with."""
+
+    training, log_start = True, torch.tensor(-1.0, dtype=REAL, device=DEVICE)
+
+    def node_mlp(self, tokens):
+        self.tokens = tokens
+        return self.nodes if hasattr(self, "nodes") else tokens
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_queries_and_keys_are_joined_as_they_lie(masked):
+    query, key = transposed(2, 3, 5, 4).detach(), transposed(2, 3, 70, 8).bfloat16().detach()[..., ::2]
+    key_mask = torch.arange(70, device=DEVICE) > torch.tensor([[1], [0]], device=DEVICE) if masked else None
+    expected = key.to(REAL)
+    if masked:
+        expected = expected.masked_fill(~key_mask[:, None, :, None], 0.0)
+        key[0, :, :2] = torch.nan
+    layer = Layer(clusters=random(3, 4, 4), n_groups=1, log_rate=random(3))
+    infer(layer, query, key, (None, key_mask), -1.0, 5.0)
+    assert torch.equal(layer.tokens, torch.cat([query.flatten(0, 2), expected.flatten(0, 2)]))
+
+
+def inferred(nodes, clusters, log_rate, start, n_partitions, largest):
+    """The plain twin of inference."""
+    clusters, nodes = unit_gradient(clusters, 0), [unit_gradient(x, 1) for x in nodes]
+    centres = clusters.unflatten(1, (n_partitions, -1))
+    scores = centres @ centres.mT + (unit_gradient(log_rate, 0) + start).view(-1, 1, 1, 1) / 2
+    logits = ((clusters @ x.mT).unflatten(2, (n_partitions, -1)) for x in nodes)
+    return *map(part_memberships, logits), scores.clamp(max=largest).exp() / 2
+
+
+@pytest.mark.parametrize(("size", "n", "n_keys", "start"), [(1, 3, 3, -1.0), (2, 5, 70, 0.0), (17, 66, 9, -1.0)])
+def test_memberships_blocks_and_rates_are_those_of_the_plain_twin(size, n, n_keys, start):
+    n_partitions, largest, d = 4, 1.0, 5
+    nodes, clusters, log_rate = random(2 * 2 * (n + n_keys), d), random(2, n_partitions * size, d), random(2)
+    log_start = torch.tensor(start, dtype=REAL, device=DEVICE)
+    key_mask = torch.arange(n_keys, device=DEVICE).expand(2, -1) != 1
+    layer = Layer(clusters=clusters, n_groups=2, log_rate=log_rate, log_start=log_start, nodes=nodes)
+    tokens = nodes.new_zeros(2, 2, n, d), nodes.new_zeros(2, 2, n_keys, d)
+    *parts, query_weight, key_weight, blocks, rates = infer(layer, *tokens, (None, key_mask), -0.5, largest)
+    assert float(log_start) == (start or -0.5)
+
+    queries, keys = (x.unflatten(0, (2, 2, -1)) for x in nodes.split([4 * n, 4 * n_keys]))
+    query, key, known = inferred((queries, keys), clusters, log_rate, start or -0.5, n_partitions, largest)
+    model = CrossedModel(query, known, key, None, key_mask)
+    assert torch.equal(parts[0], query[0]) and torch.equal(parts[1], key[0])
+    pairs = list(
+        zip((query_weight, key_weight, blocks, rates), (*model.factors[1::3], known, model.part_rates), strict=True)
+    )
+    for found, expected in pairs:
+        torch.testing.assert_close(found, expected, atol=CLOSE, rtol=CLOSE)
+    assert size == 1 or ((known > 0.4999 * np.exp(largest)).any() and (known < 0.4 * np.exp(largest)).any())
+
+    leaves, grads = (nodes, clusters, log_rate), [torch.randn_like(expected) for _, expected in pairs]
+    for wanted in ([0, 1, 2, 3], [1, 3]):  # of a model whose edges are known, and in one pass
+        found, expected = (
+            torch.autograd.grad(sum((pairs[i][side] * grads[i]).sum() for i in wanted), leaves, retain_graph=True)
+            for side in (0, 1)
+        )
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, atol=CLOSE, rtol=CLOSE)
 
 
 @pytest.mark.parametrize(("size", "n"), [(1, 5), (3, CHUNK), (17, 2 * CHUNK + 3)])
 def test_members_of_a_cluster_are_listed_in_order(size, n):
-    part, weight = choose_parts(random(1, 2, 4, size, n).detach())
+    part, weight = part_memberships(random(1, 2, 4, size, n).detach())
     found, memberships = list_members(part, weight, size), torch.zeros(2, n, 4 * size, dtype=REAL, device=DEVICE)
     memberships = memberships.scatter_add(2, part.flatten(0, 1).long(), weight.flatten(0, 1)).unflatten(2, (2, 2, size))
     crossed = (memberships[:, :, :, 0, :, None] * memberships[:, :, :, 1, None, :]).flatten(2)
@@ -88,7 +148,7 @@ def plain(query, key, value, sink, model, edges, extra, reach):
     ],
 )
 def test_attention_follows_the_listed_edges(n, n_keys, size, extra, reach, causal, masked):
-    query, key, value = random(2, 1, n, 4), random(2, 1, n_keys, 4), random(2, 1, n_keys, 5)
+    query, key, value = (transposed(2, 1, *size) for size in ((n, 4), (n_keys, 4), (n_keys, 5)))
     logits, key_logits = random(2, 1, 4, size, n), random(2, 1, 4, size, n_keys)
     blocks, sink = random(1, 4, size, size), random(1)
     masks = [None, None]
@@ -97,19 +157,20 @@ def test_attention_follows_the_listed_edges(n, n_keys, size, extra, reach, causa
         masks = [key_mask[:, n_keys - n :], key_mask]
     chosen = part_memberships(logits), part_memberships(key_logits)
     model = CrossedModel(chosen[0], (blocks - 2).exp(), chosen[1], *masks, causal)
-    drawn, sizes, rates = draw(model, extra, reach)
+    drawn, sizes = draw(model, extra, reach)
     edges = EdgeList(*list_edges(drawn, sizes), (2, 1, n, n_keys), *masks, causal, check=True)
     assert 0 < edges.n_edges < 0.5 * edges.cell_count
 
-    given = query, key, value, sink, rates, model.factors[4], drawn, sizes, SMALLEST_PROBABILITY
-    values, degrees, shares, gained = DrawnAttention.apply(*given)
+    fit = SMALLEST_PROBABILITY, 5.0, True
+    given = query, key, value, sink, model.part_rates, model.factors[4], drawn, sizes, *fit
+    values, density, shares, loss = DrawnAttention.apply(*given)
     expected = plain(query, key, value, sink, model, edges, extra, reach)
-    assert torch.equal(degrees.flatten().long(), edges.degrees())
+    torch.testing.assert_close(density, edges.density().to(REAL), atol=CLOSE, rtol=CLOSE)
     torch.testing.assert_close(values, expected[0], atol=CLOSE, rtol=CLOSE)
-    torch.testing.assert_close(shares.sum(2) / edges.n_pairs[:, None], expected[1], atol=CLOSE, rtol=CLOSE)
-    n_real = 2 * n if masks[0] is None else masks[0].sum()
-    loss = (model.sum_of_rates().sum() - 5.0 * gained.sum()) / n_real
-    grad, leaves = torch.randn_like(values), [query, key, value, sink, logits, key_logits, blocks]
+    torch.testing.assert_close(shares, expected[1], atol=CLOSE, rtol=CLOSE)
+    torch.testing.assert_close(loss, expected[2], atol=CLOSE, rtol=CLOSE)
+    grad = torch.randn(2, n, 1, 5, dtype=REAL, device=DEVICE).transpose(1, 2)
+    leaves = [query, key, value, sink, logits, key_logits, blocks]
     for found, known in zip(
         torch.autograd.grad((values * grad).sum() + loss, leaves, retain_graph=True),
         torch.autograd.grad((expected[0] * grad).sum() + expected[2], leaves),
@@ -162,7 +223,7 @@ def drawn_model():
 
 
 def edges_of(model, extra):
-    drawn, sizes, _ = draw(model, extra)
+    drawn, sizes = draw(model, extra)
     return EdgeList(*list_edges(drawn, sizes), model.shape, *model.masks, check=True)
 
 
@@ -215,7 +276,7 @@ class Launches(TorchDispatchMode):
 
 @pytest.mark.parametrize("is_training", [False, True])
 def test_a_layer_asks_the_device_nothing_and_follows_the_sampled_edges(monkeypatch, is_training):
-    for place in ("block_model.crossed", "layers.functional", "samplers.exact"):
+    for place in ("layers.sbm", "layers.functional", "samplers.exact"):
         monkeypatch.setattr(f"sbmt.{place}.has_kernels_for", lambda x: True)
     monkeypatch.setattr("sbmt.block_model.crossed.can_run_on", lambda device: False)
     settings = {"d_head": 4, "n_heads": 1, "n_clusters": 4, "n_groups": 1, "edges_per_query": 3.0, "exploration": 0.02}

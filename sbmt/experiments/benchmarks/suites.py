@@ -3,13 +3,15 @@
 import copy
 import gc
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from sbmt.baselines.random_mask import RandomMaskAttention
@@ -71,6 +73,19 @@ def window_attention(case: Case) -> Any:
     return layer(case.query, case.key, case.value)
 
 
+@cache
+def _flex_window(n: int, reach: int, device: torch.device) -> Callable[..., Any]:
+    """FlexAttention, compiled, over keys at most ``reach`` places away."""
+    mask = create_block_mask(lambda b, h, i, j: (i - j).abs() <= reach, None, None, n, n, device=str(device))
+    return partial(torch.compile(flex_attention), block_mask=mask)
+
+
+def flex_window(case: Case) -> Any:
+    """The same window through FlexAttention, whose mask is made once."""
+    reach = round(case.setting.n * case.setting.density) // 2
+    return _flex_window(case.setting.n, reach, case.query.device)(case.query, case.key, case.value)
+
+
 CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput]] = {
     REFERENCE: full_attention,
     "math": lambda case: full_attention(case, SDPBackend.MATH),
@@ -78,7 +93,9 @@ CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput]] = {
     "pyg": lambda case: sbm_attention(case, "pyg"),
     "window": window_attention,
     "dense": lambda case: sbm_attention(case, "dense"),
+    "flex": flex_window,
 }
+ON_GPU = {"attention": (), "fitted": ("flex",)}  # besides the following
 IN_SUITE = {"attention": (REFERENCE, OURS, "math", "pyg", "dense"), "fitted": (REFERENCE, OURS, "window", "dense")}
 
 
@@ -149,27 +166,26 @@ def first_two(sweep: Sequence[Setting]) -> list[Setting]:
     return [setting for kind in KINDS for setting in [s for s in sweep if s.kind == kind][:2]]
 
 
-def run_suite(name: str, is_quick: bool, device: torch.device, track: Track) -> dict[str, Any]:
-    """Measures every setting of a suite, forward and as a training step: ``cases``, with a result per contestant.
+def run_suite(name: str, is_quick: bool, device: torch.device, track: Track) -> Iterator[dict[str, Any]]:
+    """Measures every setting of a suite, forward and as a training step: its cases, with a result per contestant.
 
     On a GPU, queries, keys and values are bfloat16, as under autocast.
     """
     sweeps, pace = SUITES[name], Pace(2.0, 5)
     if is_quick:
         sweeps, pace = {sweep: first_two(settings) for sweep, settings in sweeps.items()}, Pace(0.5, 3)
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    cases = []
+    is_on_gpu = device.type == "cuda"
+    dtype, names = torch.bfloat16 if is_on_gpu else torch.float32, IN_SUITE[name] + ON_GPU[name] * is_on_gpu
     settings = dict.fromkeys(setting for sweep in sweeps.values() for setting in sweep)  # each once
     for setting in track(list(settings), description=name):
         case = build(setting, device=device, dtype=dtype)
         about = asdict(setting) | {"dtype": str(dtype).removeprefix("torch.")}
         about["sweeps"] = [sweep for sweep, mine in sweeps.items() if setting in mine]
         for way in (False, True):
-            cases.append(about | {"is_training": way, "results": compare(case, way, IN_SUITE[name], pace)})
+            yield about | {"is_training": way, "results": compare(case, way, names, pace)}
         del case
         gc.collect(1)  # what is left is young; a full collection takes longer than many a race
         torch.cuda.empty_cache()
-    return {"cases": cases}
 
 
 def run_suites(
@@ -184,7 +200,7 @@ def run_suites(
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
     ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
-    ``device`` is ``"cpu"`` or ``"cuda"``, and ``on_found`` is called with the result so far after each suite.
+    ``device`` is ``"cpu"`` or ``"cuda"``, and ``on_found`` is called with the result so far after each case.
     """
     for name in names:
         choose("suite", name, SUITES)
@@ -201,8 +217,10 @@ def run_suites(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             for name in names or SUITES:
-                result["suites"][name] = {"found": run_suite(name, is_quick, usable, track)}
-                on_found(result)
+                cases = result["suites"].setdefault(name, {"found": {"cases": []}})["found"]["cases"]
+                for case in run_suite(name, is_quick, usable, track):
+                    cases.append(case)
+                    on_found(result)
     finally:
         torch.set_num_threads(before)
     return result

@@ -21,7 +21,7 @@ def bench(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="number of threads; torch's choice by default")] = None,
-    json: Annotated[Path | None, typer.Option(help="output file for the numbers, written after each suite")] = None,
+    json: Annotated[Path | None, typer.Option(help="output file for the numbers, written after each case")] = None,
 ) -> None:
     """Compare speed and memory with full attention and other implementations.
 

@@ -1,4 +1,4 @@
-"""Attention along edges while they are drawn: neither edges nor weights are written, and the backward pass draws again.
+"""Attention along edges while they are drawn, and the fit to it; the backward pass draws again what nobody has written.
 
 The plain twin is :func:`sbmt.attention.dense.attend_dense` along the edges of
 :func:`~sbmt.kernels.gpu.draw.list_edges`.
@@ -11,11 +11,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sbmt.kernels.gpu.draw import TILE, Draw, Sizes, edge_probability, enter_row, rates_by_part, visit_tile
+from sbmt.kernels.gpu.draw import TILE, Draw, Sizes, edge_probability, enter_row, one_over, part_rate, visit_tile
+from sbmt.kernels.gpu.tokens import rows_of, strided
+from sbmt.kernels.gpu.totals import finish_keys
 
 
 class Inputs(NamedTuple):
-    """What is attended, with a row's strides; the last dimension is contiguous."""
+    """What is attended, and how: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` has them."""
 
     query: Any
     key: Any
@@ -23,149 +25,175 @@ class Inputs(NamedTuple):
     sink: Any
     scale: Any
     smallest: Any  # an edge that is drawn with less probability counts as if it were this
+    c: Any  # edges per query, to which the rates are fitted
 
 
 @triton.jit
 def _scores(draw, row, inputs, query, keys, is_edge, drawn_with, D: tl.constexpr, WIDTH: tl.constexpr):
     """Scores of a tile, −∞ where there is no edge, and its keys ``[keys, width]``."""
     c = tl.arange(0, WIDTH)
-    at = (row.graph * draw.n_keys + keys)[:, None] * D + c[None, :]
-    key = tl.load(inputs.key + at, is_edge[:, None] & (c < D)[None, :], 0.0).to(query.dtype)
+    at = rows_of(inputs.key, row.example, row.head, keys)[:, None] + c[None, :]
+    key = tl.load(at, is_edge[:, None] & (c < D)[None, :], 0.0).to(query.dtype)
     scores = tl.sum(query[None, :] * key, 1) * inputs.scale - tl.log(tl.maximum(drawn_with, inputs.smallest))
     return tl.where(is_edge, scores, -float("inf")), key
 
 
 @triton.jit
 def _attend_kernel(
-    draw, inputs, out, log_sum, degrees, shares, gained, s: tl.constexpr, HAS_SINK: tl.constexpr, D: tl.constexpr,
+    draw, inputs, out, log_sum, of_rows, s: tl.constexpr, HAS_SINK: tl.constexpr, D: tl.constexpr,
     WIDTH: tl.constexpr, DV: tl.constexpr, WIDTH_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row = enter_row(draw, s, TILE)
-    ends = tl.cumsum(rates_by_part(draw, row, s), 0)
     real = draw.weight.dtype.element_ty
     c, cv = tl.arange(0, WIDTH), tl.arange(0, WIDTH_V)
-    query = tl.load(inputs.query + row.at * D + c, c < D, 0.0).to(real)
+    query = tl.load(rows_of(inputs.query, row.example, row.head, row.query) + c, c < D, 0.0).to(real)
     most, below = tl.full([], -float("inf"), real), tl.full([], 0.0, real)
     if HAS_SINK:
         most, below = tl.load(inputs.sink + row.head).to(real), below + 1
     value, gain, degree, share = tl.zeros([WIDTH_V], real), below * 0, 0, below * 0
+    total = below * 0 + row.total
     for q in range(row.n_tiles):
-        keys, is_edge, rate, drawn_with = visit_tile(draw, row, ends, q, s, TILE)
+        keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, q, s, TILE)
         scores, _ = _scores(draw, row, inputs, query, keys, is_edge, drawn_with, D, WIDTH)
         largest = tl.maximum(most, tl.max(scores, 0))
         shift = tl.where(largest > -float("inf"), largest, 0.0)
         weights, scaled = tl.exp(scores - shift), tl.exp(most - shift)
-        at = (row.graph * draw.n_keys + keys)[:, None] * DV + cv[None, :]
-        values = tl.load(inputs.value + at, is_edge[:, None] & (cv < DV)[None, :], 0.0).to(real)
+        at = rows_of(inputs.value, row.example, row.head, keys)[:, None] + cv[None, :]
+        values = tl.load(at, is_edge[:, None] & (cv < DV)[None, :], 0.0).to(real)
         value = value * scaled + tl.sum(weights[:, None] * values, 0)
         below = below * scaled + tl.sum(weights, 0)
         gain = gain * scaled
-        if q >= row.n_near_tiles:
+        if q >= row.n_near:
             gain += tl.sum(tl.where(is_edge, weights * tl.log(tl.maximum(rate + draw.extra, 1e-30)), 0.0), 0)
             share += tl.sum(tl.where(is_edge, edge_probability(rate) / tl.maximum(drawn_with, 1e-30), 0.0), 0)
         else:
             share += tl.sum(tl.where(is_edge, edge_probability(rate), 0.0), 0)
+        total += tl.sum(tl.where(is_own, rate, 0.0), 0)
         degree += tl.sum(is_edge.to(tl.int32), 0)
         most = largest
     is_any = below > 0
     divisor = tl.where(is_any, below, 1.0)
-    tl.store(out + row.at * DV + cv, value / divisor, cv < DV)
+    to = rows_of(out, row.example, row.head, row.query)
+    tl.store(to + cv, value / divisor, cv < DV)
     tl.store(log_sum + row.at, tl.where(is_any, most + tl.log(divisor), 0.0))
-    tl.store(degrees + row.at, degree)
-    tl.store(shares + row.at, share)
-    tl.store(gained + row.at, gain / divisor)
+    n_rows, per_pair = tl.num_programs(0), one_over(draw.per_pair, row.example, s)
+    tl.store(of_rows + row.at, degree * per_pair)
+    tl.store(of_rows + n_rows + row.at, share * per_pair)
+    tl.store(of_rows + 2 * n_rows + row.at, (total - inputs.c * gain / divisor) * one_over(draw.per_query, 0, s))
 
 
 @triton.jit
 def _attend_backward_kernel(
-    draw, inputs, grad_out, grad_gained, log_sum, delta, to_query, to_key, to_value, to_rates, to_weight,
-    s: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, DV: tl.constexpr, WIDTH_V: tl.constexpr, TILE: tl.constexpr,
+    draw, inputs, grad_out, grad_loss, out, log_sum, to_query, to_key, to_value, to_rates, to_weight, to_sink,
+    s: tl.constexpr, HAS_SINK: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, DV: tl.constexpr,
+    WIDTH_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row = enter_row(draw, s, TILE)
-    ends = tl.cumsum(rates_by_part(draw, row, s), 0)
     real = draw.weight.dtype.element_ty
     c, cv = tl.arange(0, WIDTH), tl.arange(0, WIDTH_V)
-    query = tl.load(inputs.query + row.at * D + c, c < D, 0.0).to(real)
-    grad = tl.load(grad_out + row.at * DV + cv, cv < DV, 0.0).to(real)
+    query = tl.load(rows_of(inputs.query, row.example, row.head, row.query) + c, c < D, 0.0).to(real)
+    grad = tl.load(rows_of(grad_out, row.example, row.head, row.query) + cv, cv < DV, 0.0).to(real)
+    value = tl.load(rows_of(out, row.example, row.head, row.query) + cv, cv < DV, 0.0).to(real)
+    delta, below = tl.sum(grad * value, 0), tl.load(log_sum + row.at)
+    if HAS_SINK:
+        tl.store(to_sink + row.at, -tl.exp(tl.load(inputs.sink + row.head).to(real) - below) * delta)
     found = tl.zeros([WIDTH], real)
     rates, to_rate = draw.rates + row.at * (2 * s.n_groups * s.size), to_rates + row.at * (2 * s.n_groups * s.size)
+    per_rate = tl.load(grad_loss).to(real) * one_over(draw.per_query, 0, s)
+    _lead_total_back(draw, row, rates, to_rate, per_rate, s)
     for q in range(row.n_tiles):
-        keys, is_edge, rate, drawn_with = visit_tile(draw, row, ends, q, s, TILE)
+        keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, q, s, TILE)
         scores, key = _scores(draw, row, inputs, query, keys, is_edge, drawn_with, D, WIDTH)
-        weights = tl.exp(scores - tl.load(log_sum + row.at))
-        key_at = row.graph * draw.n_keys + keys
-        at_value, inside = key_at[:, None] * DV + cv[None, :], is_edge[:, None] & (cv < DV)[None, :]
-        values = tl.load(inputs.value + at_value, inside, 0.0).to(real)
-        step = weights * (tl.sum(values * grad[None, :], 1) - tl.load(delta + row.at)) * inputs.scale
+        weights = tl.exp(scores - below)
+        at = rows_of(inputs.value, row.example, row.head, keys)[:, None] + cv[None, :]
+        inside = is_edge[:, None] & (cv < DV)[None, :]
+        values = tl.load(at, inside, 0.0).to(real)
+        step = weights * (tl.sum(values * grad[None, :], 1) - delta) * inputs.scale
         found += tl.sum(step[:, None] * key, 0)
-        tl.atomic_add(to_value + at_value, weights[:, None] * grad[None, :], inside, sem="relaxed")
-        at_key = key_at[:, None] * D + c[None, :]
+        key_at = row.graph * draw.n_keys + keys
+        to = to_value + key_at[:, None] * DV + cv[None, :]
+        tl.atomic_add(to, weights[:, None] * grad[None, :], inside, sem="relaxed")
         of_key, is_inside = step[:, None] * query[None, :], is_edge[:, None] & (c < D)[None, :]
-        tl.atomic_add(to_key + at_key, of_key, is_inside, sem="relaxed")
-        if q >= row.n_near_tiles:
+        tl.atomic_add(to_key + key_at[:, None] * D + c[None, :], of_key, is_inside, sem="relaxed")
+        if q >= row.n_near:
             known = tl.maximum(rate + draw.extra, 1e-30)
-            to_edge = tl.where(is_edge, tl.load(grad_gained + row.at) * weights / known, 0.0)
-            at = key_at * (4 * s.n_groups)
+            to_edge = tl.where(is_edge, -inputs.c * weights / known, 0.0) + tl.where(is_own, 1.0, 0.0)
+            is_led, entries = is_edge | is_own, key_at * (4 * s.n_groups)
             for g in tl.static_range(tl.constexpr(s.n_groups)):
-                x, y = rate * 0, rate * 0
-                for i in tl.static_range(2):
-                    e = at + 4 * g + i
-                    x += tl.load(rates + tl.load(draw.part + e)) * tl.load(draw.weight + e)
-                    y += tl.load(rates + tl.load(draw.part + e + 2)) * tl.load(draw.weight + e + 2)
+                x = part_rate(draw, rates, entries + 4 * g)
+                y = part_rate(draw, rates, entries + 4 * g + 2)
                 for i in tl.static_range(4):
-                    e = at + 4 * g + i
-                    through = to_edge * (y if i < 2 else x)
+                    e = entries + 4 * g + i
+                    through = per_rate * to_edge * (y if i < 2 else x)
                     part = tl.load(draw.part + e)
-                    tl.atomic_add(to_rate + part, through * tl.load(draw.weight + e), is_edge, sem="relaxed")
-                    tl.atomic_add(to_weight + e, through * tl.load(rates + part), is_edge, sem="relaxed")
+                    tl.atomic_add(to_rate + part, through * tl.load(draw.weight + e), is_led, sem="relaxed")
+                    tl.atomic_add(to_weight + e, through * tl.load(rates + part), is_led, sem="relaxed")
     tl.store(to_query + row.at * D + c, found, c < D)
 
 
-class DrawnAttention(torch.autograd.Function):
-    """Attends along drawn edges; returns values, degrees of rows, Σ p/p_drawn of each, and Σ a ln(r + δ) of each.
+@triton.jit
+def _lead_total_back(draw, row, rates, to_rate, per_rate, s: tl.constexpr):
+    """Adds the gradient of a row's rate to all clusters to those of its rates to parts."""
+    a, b = tl.arange(0, s.columns)[:, None], tl.arange(0, s.columns)[None, :]
+    for g in range(s.n_groups):
+        first, second = 2 * g * s.size, (2 * g + 1) * s.size
+        mass = tl.load(draw.members.mass + row.table + (g * s.size + a) * s.size + b, (a < s.size) & (b < s.size), 0.0)
+        x, y = tl.load(rates + first + a, a < s.size, 0.0), tl.load(rates + second + b, b < s.size, 0.0)
+        to_first, to_second = tl.sum(mass * y, 1)[:, None], tl.sum(mass * x, 0)[None, :]
+        tl.atomic_add(to_rate + first + a, per_rate * to_first, a < s.size, sem="relaxed")
+        tl.atomic_add(to_rate + second + b, per_rate * to_second, b < s.size, sem="relaxed")
 
-    The last is what :func:`sbmt.block_model.fit.fit_loss` gains; its gradient reaches rates and weights alone, and
+
+class DrawnAttention(torch.autograd.Function):
+    """Attends along drawn edges; returns values, densities, expected densities estimated from edges, and the loss.
+
+    The loss is that of :func:`sbmt.block_model.fit.fit_loss`; its gradient reaches rates and memberships alone, and
     that of the values all else.
     """
 
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, weight: Tensor,
-        draw: Draw, sizes: Sizes, smallest: float,
+        draw: Draw, sizes: Sizes, smallest: float, c: float, is_fitted: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         """Rates and weights are those in ``draw``, given for their gradients."""
-        query, key, value = (x.contiguous() for x in (query, key, value))
-        inputs = Inputs(query, key, value, rates if sink is None else sink, query.shape[3] ** -0.5, smallest)
         d, d_value = query.shape[3], value.shape[3]
-        widths = d, triton.next_power_of_2(d), d_value, triton.next_power_of_2(d_value), TILE
-        shape = query.shape[:3]
-        out = value.new_empty(*shape, d_value)
-        log_sum, shares, gained = (weight.new_empty(shape) for _ in range(3))
-        degrees = weight.new_empty(shape, dtype=torch.int32)
-        written = out, log_sum, degrees, shares, gained
-        _attend_kernel[(degrees.numel(),)](draw, inputs, *written, sizes, sink is not None, *widths, num_warps=1)
+        by = d**-0.5, smallest, c
+        widths = d, triton.next_power_of_2(d), d_value, triton.next_power_of_2(d_value)
+        out = value.new_empty(*query.shape[:3], d_value)
+        log_sum, of_rows = draw.weight.new_empty(out.shape[:3]), draw.weight.new_empty(3, *out.shape[:3])
+        none = log_sum if sink is None else sink
+        inputs = Inputs(strided(query), strided(key), strided(value), none, *by)
+        grid, has_sink = (log_sum.numel(),), sink is not None
+        _attend_kernel[grid](draw, inputs, strided(out), log_sum, of_rows, sizes, has_sink, *widths, TILE, num_warps=1)
         ctx.save_for_backward(query, key, value, sink, out, log_sum)
-        ctx.rest = draw, sizes, smallest, widths
-        ctx.mark_non_differentiable(degrees, shares)
-        return out, degrees, shares, gained
+        ctx.rest = draw, sizes, by, widths
+        density, expected, losses = of_rows.sum(3)
+        loss = losses.sum() if is_fitted else losses.new_zeros(())
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(density, expected)
+        return out, density, expected, loss
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Draws the same edges again; sums over queries are atomic, so their order changes from call to call."""
         query, key, value, sink, out, log_sum = ctx.saved_tensors
-        draw, sizes, smallest, widths = ctx.rest
-        grad, gained = grads[0].contiguous(), grads[3].contiguous()
-        delta = (grad.to(log_sum.dtype) * out).sum(-1)
-        to_query = torch.empty_like(query)
-        to_key, to_value, to_rates, to_weight = (
-            log_sum.new_zeros(x.shape) for x in (key, value, draw.rates, draw.weight)
-        )
-        inputs = Inputs(query, key, value, log_sum if sink is None else sink, query.shape[3] ** -0.5, smallest)
-        written = to_query, to_key, to_value, to_rates, to_weight
-        _attend_backward_kernel[(log_sum.numel(),)](
-            draw, inputs, grad, gained, log_sum, delta, *written, sizes, *widths, num_warps=1
-        )
-        to_sink = None
-        if sink is not None:  # delta is 0 in rows without edges
-            to_sink = -((sink[:, None] - log_sum).exp() * delta).sum((0, 2)).to(sink.dtype)
-        return to_query, to_key.to(key.dtype), to_value.to(value.dtype), to_sink, to_rates, to_weight, *(None,) * 3
+        draw, sizes, by, widths = ctx.rest
+        grad = torch.zeros_like(out) if grads[0] is None else grads[0]
+        grad_loss = log_sum.new_zeros(()) if grads[3] is None else grads[3]
+        tables = draw.members.mass if sizes.causal else draw.members.mass[:, 0]
+        like = key, value, draw.rates, draw.weight, tables
+        summed = log_sum.new_zeros(sum(x.numel() for x in like)).split([x.numel() for x in like])
+        to_key, to_value, to_rates, to_weight, reached = (x.view(y.shape) for x, y in zip(summed, like, strict=True))
+        to_query, of_rows = torch.empty(query.shape, dtype=query.dtype, device=query.device), torch.empty_like(log_sum)
+        none = log_sum if sink is None else sink
+        inputs = Inputs(strided(query), strided(key), strided(value), none, *by)
+        read = draw, inputs, strided(grad), grad_loss, strided(out), log_sum
+        written = to_query, to_key, to_value, to_rates, to_weight, of_rows
+        grid, has_sink = (log_sum.numel(),), sink is not None
+        _attend_backward_kernel[grid](*read, *written, sizes, has_sink, *widths, TILE, num_warps=1)
+        sums = (to_key, key), (to_value, value)
+        cast = [x if x.dtype == y.dtype else y.new_empty(y.shape) for x, y in sums]
+        finish_keys(draw, sizes, reached, grad_loss, widths, *cast, to_key, to_value, to_weight)
+        to_sink = None if sink is None else of_rows.sum((0, 2)).to(sink.dtype)
+        return to_query, *cast, to_sink, to_rates, to_weight, *(None,) * 5

@@ -16,7 +16,9 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.kernels.gpu.clusters import CHUNK, PartRates, list_members
+from sbmt.graph.masks import count_pairs
+from sbmt.kernels.gpu.clusters import CHUNK, list_members
+from sbmt.kernels.gpu.tokens import both_masks
 
 CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
@@ -26,41 +28,25 @@ TILE = 16  # keys at a time
 
 
 class Draw(NamedTuple):
-    """What edges are drawn from: tensors in Python, pointers in a kernel.
+    """What edges are drawn from: tensors in Python, pointers in a kernel."""
 
-    Attributes:
-        rates: ``(graphs, n_queries, parts)``, each query's rates to all parts.
-        part: Parts of keys, int16 ``(graphs, n_keys, 4 · groups)``.
-        weight: How much keys are in them.
-        members: The same by cluster.
-        query_mask: bool ``(batch, n_queries)``; anything, unless masks are used.
-        key_mask: bool ``(batch, n_keys)``.
-        n_real: int32 ``(batch, n_keys)``, real keys up to each.
-        seed: int64 ``()``.
-        first_example: The number of the first example.
-        extra: δ ≥ 0, added to the rate of each pair of real tokens.
-        reach: All real keys at most so many places from a row are certain; none if negative.
-        offset: How many keys come before the first query's own in causal masks, else 0.
-        n_queries: Rows of a graph.
-        n_keys: Keys of a graph.
-        n_heads: Graphs of an example.
-    """
-
-    rates: Any
-    part: Any
-    weight: Any
-    members: Any
-    query_mask: Any
-    key_mask: Any
-    n_real: Any
-    seed: Any
-    first_example: Any
-    extra: Any
-    reach: Any
-    offset: Any
-    n_queries: Any
+    rates: Any  # (graphs, n_queries, parts), each query's rates to all parts
+    part: Any  # parts of keys, int16 (graphs, n_keys, 4 · groups)
+    weight: Any  # how much keys are in them
+    members: Any  # the same by cluster
+    query_mask: Any  # bool (batch, n_queries); anything, unless masks are used
+    key_mask: Any  # bool (batch, n_keys)
+    n_real: Any  # int32 (batch, n_keys), real keys up to each
+    seed: Any  # int64 ()
+    first_example: Any  # its number
+    extra: Any  # δ ≥ 0, added to the rate of each pair of real tokens
+    reach: Any  # all real keys at most so many places from a row are certain; none if negative
+    offset: Any  # how many keys come before the first query's own in causal masks, else 0
+    n_queries: Any  # rows of a graph
     n_keys: Any
-    n_heads: Any
+    n_heads: Any  # graphs of an example
+    per_query: Any  # one over the number of real queries of all graphs; a tensor () if masks are used
+    per_pair: Any  # one over that of an example's real pairs in a graph; a tensor (batch,) if masks are used
 
 
 class Row(NamedTuple):
@@ -73,15 +59,17 @@ class Row(NamedTuple):
     query: Any
     low: Any  # the window's first and last key
     high: Any
+    n_listed: Any  # keys that the row draws by cluster
     cell_low: Any  # keys from here on, and before `cell_high`, are visited one by one
     cell_high: Any
     n_real: Any  # keys that points may land on
     n_drawn: Any  # points that land by rates
     n_points: Any  # and those that land on any key
-    n_near_tiles: Any
-    n_cell_tiles: Any
+    n_near: Any  # tiles of the window
+    first_point: Any  # the first tile after those of keys that are visited one by one
     n_tiles: Any
     table: Any  # where the row's clusters start in the members' tables
+    ends: Any  # running sums of the rates through each first part
     total: Any  # the rate to all clusters
 
 
@@ -104,20 +92,20 @@ def _uniform(word):
 
 
 @triton.jit
-def _words(draw, row, purpose, block):
+def _words(draw, example, head, query, purpose, block):
     here = block * 0  # so that all words of the counter have one shape
-    example = (row.example + draw.first_example).to(tl.uint32) + here.to(tl.uint32)
-    query, head = row.query + here, (row.head + purpose).to(tl.int32) + here
+    example = (example + draw.first_example).to(tl.uint32) + here.to(tl.uint32)
+    query, head = query + here, (head + purpose).to(tl.int32) + here
     return tl.philox(tl.load(draw.seed), block.to(tl.uint32), query.to(tl.uint32), head.to(tl.uint32), example)
 
 
 @triton.jit
-def _poisson(mean, draw, row, half: tl.constexpr):
+def _poisson(mean, draw, example, head, query, half: tl.constexpr):
     """A Poisson number by inversion, from as many uniforms as its mean needs."""
     left, number, block = mean.to(tl.float64), 0, 0
     while left > 0:
         some = tl.minimum(left, 500.0)
-        w0, w1, w2, w3 = _words(draw, row, COUNT, tl.to_tensor(block))
+        w0, w1, w2, w3 = _words(draw, example, head, query, COUNT, tl.to_tensor(block))
         upper, lower = (w0, w1) if half == 0 else (w2, w3)
         u = (upper.to(tl.float64) * 4294967296.0 + lower.to(tl.float64) + 0.5) / 18446744073709551616.0
         term = tl.exp(-some)
@@ -133,16 +121,24 @@ def _poisson(mean, draw, row, half: tl.constexpr):
 
 
 @triton.jit
-def rates_by_part(draw, row, s: tl.constexpr):
-    """The row's rates to the first parts of all groups through whatever second part: ``[rows]``, 0 beyond the last."""
+def one_over(number, at, s: tl.constexpr):
+    """A reciprocal that is known, or one of a tensor if masks are used."""
+    if s.masked:
+        number = tl.load(number + at)
+    return number
+
+
+@triton.jit
+def _rates_by_part(draw, at, table, s: tl.constexpr):
+    """A row's rates to the first parts of all groups through whatever second part: ``[rows]``, 0 beyond the last."""
     ga, b = tl.arange(0, s.rows), tl.arange(0, s.columns)[None, :]
     live = ga < s.n_groups * s.size
     group = ga // s.size
-    of_row = draw.rates + row.at * (2 * s.n_groups * s.size)
+    of_row = draw.rates + at * (2 * s.n_groups * s.size)
     first = tl.load(of_row + 2 * group * s.size + ga % s.size, live, 0.0)
     inside = live[:, None] & (b < s.size)
     second = tl.load(of_row + ((2 * group + 1) * s.size)[:, None] + b, inside, 0.0)
-    mass = tl.load(draw.members.mass + row.table + (ga * s.size)[:, None] + b, inside, 0.0)
+    mass = tl.load(draw.members.mass + table + (ga * s.size)[:, None] + b, inside, 0.0)
     return first * tl.sum(second * mass, 1)
 
 
@@ -169,24 +165,23 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
         n_real = tl.load(draw.n_real + example * draw.n_keys + n_listed - 1, n_listed > 0, 0)
         is_real = tl.load(draw.query_mask + example * draw.n_queries + query)
     table = (graph * (n_chunks + 1) + chunk) * (s.n_groups * s.size * s.size)
-    row = Row(at, graph, example, head, query, low, high, n_listed, cell_high, n_real, 0, 0, 0, 0, 0, table, 0.0)
-    total = tl.sum(rates_by_part(draw, row, s), 0)
+    by_part = _rates_by_part(draw, at, table, s)
+    total = tl.sum(by_part, 0)
     spread = draw.extra * n_real
     n_drawn, n_spread, cell_low = 0, 0, n_listed
     if total + spread > n_real * DENSE_SHARE:
         cell_low = 0
     else:
-        n_drawn, n_spread = _poisson(total, draw, row, 0), _poisson(spread, draw, row, 1)
+        n_drawn = _poisson(total, draw, example, head, query, 0)
+        n_spread = _poisson(spread, draw, example, head, query, 1)
     n_near = tl.cdiv(tl.maximum(high - low + 1, 0), TILE)
-    n_cells = tl.cdiv(cell_high - cell_low, TILE)
-    n_points = n_drawn + n_spread
-    n_tiles = n_near + n_cells + tl.cdiv(n_points, TILE)
+    first_point, n_points = n_near + tl.cdiv(cell_high - cell_low, TILE), n_drawn + n_spread
+    n_tiles = first_point + tl.cdiv(n_points, TILE)
     if not is_real:
         n_tiles = 0
-    return Row(
-        at, graph, example, head, query, low, high, cell_low, cell_high, n_real, n_drawn, n_points, n_near, n_cells,
-        n_tiles, table, total,
-    )  # fmt: skip
+    keys = low, high, n_listed, cell_low, cell_high, n_real, n_drawn, n_points
+    tiles = n_near, first_point, n_tiles
+    return Row(at, graph, example, head, query, *keys, *tiles, table, tl.cumsum(by_part, 0), total)
 
 
 @triton.jit
@@ -202,10 +197,10 @@ def _first_above(values, x, low, high, STEPS: tl.constexpr):
 
 
 @triton.jit
-def _points(draw, row, t, ends, s: tl.constexpr):
+def _points(draw, row, t, s: tl.constexpr):
     """The keys that points t land on: a first part, with it a second one, and then a key in both."""
-    w0, w1, w2, w3 = _words(draw, row, CANDIDATE, t)
-    ga = tl.sum((ends[None, :] <= (_uniform(w0) * row.total)[:, None]).to(tl.int32), 1)
+    w0, w1, w2, w3 = _words(draw, row.example, row.head, row.query, CANDIDATE, t)
+    ga = tl.sum((row.ends[None, :] <= (_uniform(w0) * row.total)[:, None]).to(tl.int32), 1)
     ga = tl.minimum(ga, s.n_groups * s.size - 1)
     b = tl.arange(0, s.columns)[None, :]
     cluster = row.table + ga * s.size
@@ -215,7 +210,7 @@ def _points(draw, row, t, ends, s: tl.constexpr):
     place = _uniform(w1) * tl.max(shares, 1)
     b = tl.minimum(tl.sum((shares <= place[:, None]).to(tl.int32), 1), s.size - 1)
     start = tl.load(draw.members.starts + row.graph * (s.n_groups * s.size * s.size) + ga * s.size + b)
-    number = tl.load(draw.members.n_before + cluster + b)
+    number = tl.load(draw.members.n_before + cluster + b).to(tl.int32)
     place = _uniform(w2) * tl.load(draw.members.mass + cluster + b)
     first = row.graph * (4 * s.n_groups) * draw.n_keys
     slot = _first_above(draw.members.until + first, place, start, start + number, s.steps)
@@ -235,25 +230,35 @@ def _points(draw, row, t, ends, s: tl.constexpr):
 
 
 @triton.jit
-def visit_tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
-    """Keys of tile q, which of them are edges, their rates, and with what probability they are drawn."""
+def part_rate(draw, rates, entry):
+    """A row's rates to the two parts of a partition that keys are in, which have these entries."""
+    rate = tl.load(rates + tl.load(draw.part + entry)) * tl.load(draw.weight + entry)
+    return rate + tl.load(rates + tl.load(draw.part + entry + 1)) * tl.load(draw.weight + entry + 1)
+
+
+@triton.jit
+def visit_tile(draw, row, q, s: tl.constexpr, TILE: tl.constexpr):
+    """Keys of tile q, which of them are edges, their rates, and with what probability they are drawn.
+
+    And which keys of a causal row's own chunk the tile visits, whose rates are not part of the row's total.
+    """
     lane = tl.arange(0, TILE)
-    first_point = row.n_near_tiles + row.n_cell_tiles
-    if q < row.n_near_tiles:
+    if q < row.n_near:
         keys = row.low + q * TILE + lane
         is_edge = keys <= row.high
-    elif q < first_point:
-        keys = row.cell_low + (q - row.n_near_tiles) * TILE + lane
+    elif q < row.first_point:
+        keys = row.cell_low + (q - row.n_near) * TILE + lane
         is_edge = keys < row.cell_high
     else:
-        keys, is_edge = _points(draw, row, (q - first_point) * TILE + lane, ends, s)
+        keys, is_edge = _points(draw, row, (q - row.first_point) * TILE + lane, s)
         is_earlier = lane[None, :] < lane[:, None]
         is_repeated = tl.max(((keys[:, None] == keys[None, :]) & is_edge[None, :] & is_earlier).to(tl.int32), 1)
-        for before in range(0, q - first_point):
-            others, are_edges = _points(draw, row, before * TILE + lane, ends, s)
+        for before in range(0, q - row.first_point):
+            others, are_edges = _points(draw, row, before * TILE + lane, s)
             is_same = (keys[:, None] == others[None, :]) & are_edges[None, :]
             is_repeated = tl.maximum(is_repeated, tl.max(is_same.to(tl.int32), 1))
         is_edge = is_edge & (is_repeated == 0)
+    is_own = is_edge & (keys >= row.n_listed) & (q >= row.n_near) & (q < row.first_point)
     keys = tl.where(is_edge, keys, 0)
     if s.masked:
         is_edge = is_edge & (tl.load(draw.key_mask + row.example * draw.n_keys + keys) != 0)
@@ -262,22 +267,17 @@ def visit_tile(draw, row, ends, q, s: tl.constexpr, TILE: tl.constexpr):
     rates = draw.rates + row.at * (2 * s.n_groups * s.size)
     rate = tl.zeros([TILE], draw.weight.dtype.element_ty)
     for g in tl.static_range(tl.constexpr(s.n_groups)):
-        x, y = rate * 0, rate * 0
-        for i in tl.static_range(2):
-            e = 4 * g + i
-            x += tl.load(rates + tl.load(draw.part + at + e)) * tl.load(draw.weight + at + e)
-            y += tl.load(rates + tl.load(draw.part + at + e + 2)) * tl.load(draw.weight + at + e + 2)
-        rate += x * y
+        rate += part_rate(draw, rates, at + 4 * g) * part_rate(draw, rates, at + 4 * g + 2)
     drawn_with = edge_probability(rate + draw.extra)
-    if q < row.n_near_tiles:
+    if q < row.n_near:
         drawn_with = rate * 0 + 1
     else:
         is_edge = is_edge & ~is_near & (drawn_with > 0)
-        if q < first_point:
-            w0, w1, w2, w3 = _words(draw, row, CELL, keys // 4)
+        if q < row.first_point:
+            w0, w1, w2, w3 = _words(draw, row.example, row.head, row.query, CELL, keys // 4)
             even, odd = tl.where(keys % 4 == 0, w0, w2), tl.where(keys % 4 == 1, w1, w3)
             is_edge = is_edge & (_uniform(tl.where(keys % 2 == 0, even, odd)) < drawn_with)
-    return keys, is_edge, rate, drawn_with
+    return keys, is_edge, rate, drawn_with, is_own
 
 
 @triton.jit
@@ -290,10 +290,9 @@ def edge_probability(rate):
 @triton.jit
 def _list_kernel(draw, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexpr, TILE: tl.constexpr):
     row = enter_row(draw, s, TILE)
-    ends = tl.cumsum(rates_by_part(draw, row, s), 0)
     number = 0
     for q in range(row.n_tiles):
-        keys, is_edge, _, _ = visit_tile(draw, row, ends, q, s, TILE)
+        keys, is_edge, _, _, _ = visit_tile(draw, row, q, s, TILE)
         found = is_edge.to(tl.int32)
         if FILL:
             to = tl.load(row_ptr + row.at) + number + tl.cumsum(found, 0) - 1
@@ -304,28 +303,28 @@ def _list_kernel(draw, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexp
 
 
 def prepare(
-    factors: tuple[Any, ...], seed: Tensor, first_example: int, extra: float, reach: int, causal: bool
-) -> tuple[Draw, Sizes, Tensor]:
-    """What kernels need of a model's factors and its two masks; and rates, once more with their gradient."""
-    query_part, query_weight, blocks, part, weight, masks = factors
-    rates = PartRates.apply(query_part, query_weight, blocks)
+    rates: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, masks: tuple[Tensor | None, Tensor | None, bool],
+    seed: Tensor, first_example: int, extra: float, reach: int,
+) -> tuple[Draw, Sizes]:  # fmt: skip
+    """What kernels need of a model's rates to parts, the parts and memberships of its keys, and its masks."""
     batch, heads, n_queries, _ = rates.shape
-    n_keys, n_groups, size, with_gradient = part.shape[2], part.shape[3] // 4, blocks.shape[2], rates
-    query_mask, key_mask = (
-        None if m is None and other is None else rates.new_ones(batch, n, dtype=torch.bool) if m is None else m
-        for m, other, n in zip(masks, masks[::-1], (n_queries, n_keys), strict=True)
-    )
-    n_real = part if key_mask is None else key_mask.cumsum(1, dtype=torch.int32)
+    n_keys, n_groups, size = part.shape[2], part.shape[3] // 4, blocks.shape[2]
+    causal, both = masks[2], both_masks(masks[0], masks[1], (batch, heads, n_queries, n_keys))
     rates, part, weight = (x.detach().contiguous() for x in (rates, part, weight))
-    members = list_members(part, weight, size)
-    query_mask, key_mask = (part if m is None else m.contiguous() for m in (query_mask, key_mask))
     offset = n_keys - n_queries if causal else 0
-    drawn_from = rates, part, weight, members, query_mask, key_mask, n_real, seed, first_example, float(extra)
-    draw = Draw(*drawn_from, reach, offset, n_queries, n_keys, heads)
+    query_mask, key_mask, n_real = part, part, part
+    per_query: Any = 1 / (batch * heads * n_queries)
+    per_pair: Any = 1 / (n_queries * (n_keys - causal * (n_queries - 1) / 2))
+    if both is not None:
+        query_mask, key_mask = both
+        n_real = key_mask.cumsum(1, dtype=torch.int32)
+        n_pairs = count_pairs((batch, heads, n_queries, n_keys), *masks, rates.device)
+        per_pair, per_query = (1 / n.clamp(min=1).to(rates) for n in (n_pairs, heads * query_mask.sum()))
+    drawn_from = rates, part, weight, list_members(part, weight, size), query_mask, key_mask, n_real, seed
+    sizes = first_example, float(extra), reach, offset, n_queries, n_keys, heads, per_query, per_pair
     rows, columns = triton.next_power_of_2(n_groups * size), triton.next_power_of_2(size)
-    masked = n_real is not part
-    sizes = Sizes(size, n_groups, rows, columns, (4 * n_keys).bit_length(), CHUNK, causal, masked)
-    return draw, sizes, with_gradient
+    steps = (4 * n_keys).bit_length()
+    return Draw(*drawn_from, *sizes), Sizes(size, n_groups, rows, columns, steps, CHUNK, causal, both is not None)
 
 
 def list_edges(draw: Draw, sizes: Sizes) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,50 @@
+"""Where numbers lie in memory: kernels read queries, keys and values as they are, so that nothing has to be copied."""
+
+from typing import Any, NamedTuple
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+class Strided(NamedTuple):
+    """A tensor ``(batch, heads, n, width)`` and its strides; the last dimension is contiguous."""
+
+    start: Any
+    example: Any
+    head: Any
+    token: Any
+
+
+def strided(x: Tensor) -> Strided:
+    """The tensor as kernels read it; it is copied only if its last dimension is not contiguous."""
+    x = x if x.stride(3) == 1 else x.contiguous()
+    return Strided(x, *x.stride()[:3])
+
+
+@triton.jit
+def rows_of(x, example, head, tokens):
+    """Where the rows of tokens of one example and head start."""
+    return x.start + example * x.example + head * x.head + tokens.to(tl.int64) * x.token
+
+
+@triton.jit
+def tile(matrix, rows, is_row, n_columns, COLUMNS: tl.constexpr):
+    """Where rows of a matrix lie, and which of their elements exist."""
+    column = tl.arange(0, COLUMNS)[None, :]
+    return matrix + rows[:, None] * n_columns + column, is_row[:, None] & (column < n_columns)
+
+
+@triton.jit
+def product(x, y):
+    """A matrix product by tensor cores, about as precise as float32 is; no dimension may be less than 16."""
+    return tl.dot(x, y, input_precision="tf32x3", out_dtype=x.dtype)
+
+
+def both_masks(query_mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, ...]) -> list[Tensor] | None:
+    """Both masks where there is one, for a shape ``(batch, heads, n_queries, n_keys)``."""
+    given = [m for m in (query_mask, key_mask) if m is not None]
+    if not given:
+        return None
+    sides = zip((query_mask, key_mask), shape[2:], strict=True)
+    return [given[0].new_ones(shape[0], n) if m is None else m.contiguous() for m, n in sides]

@@ -24,7 +24,7 @@ LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clust
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability, which limits weights to 20 at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # pairs whose probabilities are in memory at a time
+_NUMBERS_AT_ONCE = 1 << 24  # gathered along edges, or pairs whose probabilities are summed, at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -89,7 +89,10 @@ def edge_dot(
         return operators.edge_dot(query, key, edges.row_ptr, edges.keys)
     if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than one row per edge
         return (query @ key.mT).flatten()[edges.cells()]
-    return (query.flatten(0, 2)[edges.rows()] * key.flatten(0, 2)[edges.key_rows()]).sum(-1)
+    query, key = query.flatten(0, 2), key.flatten(0, 2)
+    step = max(1, _NUMBERS_AT_ONCE // query.shape[1])
+    pieces = zip(edges.rows().split(step), edges.key_rows().split(step), strict=True)
+    return torch.cat([(query[rows] * key[keys]).sum(-1) for rows, keys in pieces])
 
 
 class BlockModel(TokenPairs):

@@ -73,8 +73,7 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
 
     A1 has the sum of the squared block sizes; with R relays, A2 and A3 have n R + n − R each, and the union has
     2 n R − R² plus the sum of the squared numbers of non-relays in each block. If a pattern is the support of E[M],
-    blocks are complete, and the three have n²/k + 2kn + 2n − 2k in total; the minimum, about 2.83 n^1.5, is near
-    k = √(n/2).
+    blocks are complete, and the three have n²/k + 2kn + 2n − 2k in total, least near k = √(n/2): about 2.83 n^1.5.
 
     Example:
         >>> pattern_counts(16, 4)

@@ -1,6 +1,6 @@
 """Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
 
-Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --reduced --vocab-size 261
+Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261
 --from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
 """
 

@@ -1,21 +1,20 @@
 """Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
 
-Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261
---from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
+Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --name corpus-bytes
+--vocab-size 261 --from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import log
 from typing import Any
 
 import torch
 
-from results.measure.common import RESULTS, RUNS, difference, run, write
+from results.measure.common import RESULTS, RUNS, difference, kept, run, write
 from sbmt import CausalLM, Encoder
 from sbmt.attention.cache import Cache
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
@@ -23,17 +22,10 @@ from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
-PARTS = "recall", "text"  # studies, whose names begin with causal-
+LONGER = {256: 200, 1024: 240}  # steps of training at each length, from the weights of the shorter one
+AGAIN = "full", "fitted-16", "fitted-8", "random", "linear"
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
 PACE = Pace(seconds=8.0, least=5, most=201)
-
-
-def kept(name: str, measure: Callable[[], Any]) -> Any:
-    """What is measured, or was in an earlier run of this script."""
-    path = RUNS / "causal" / f"{name}.json"
-    if not path.exists():
-        write_json(path, measure())
-    return read_json(path)
 
 
 def bits_of(trained: Run) -> list[float]:
@@ -42,22 +34,32 @@ def bits_of(trained: Run) -> list[float]:
     return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
 
 
-def table(study: Study) -> list[dict[str, Any]]:
+def table(*studies: Study) -> list[dict[str, Any]]:
     """A row per trial: what each seed reaches, keys a query included; of text bits per byte of every block."""
-    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in study.trials}
-    for name, trained in run_study(study, RUNS / study.name):
+    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in studies[0].trials}
+    for name, trained in (one for study in studies for one in run_study(study, RUNS / study.name)):
         n, test = trained.config.length, trained.test
         rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
-        if study.config.task == "language":
-            bits = kept(f"{name}-seed{trained.config.seed}", partial(bits_of, trained))
+        if trained.config.task == "language":
+            bits = kept(f"causal/{name}-seed{trained.config.seed}.json", partial(bits_of, trained))
             rows[name].setdefault("bits", []).append(bits)
-    for row in rows.values():
-        if "bits" in row:
-            row["behind"] = difference(row["bits"], rows["full"]["bits"])
-    for row in rows.values():
-        if "bits" in row:
-            row["bits"] = [sum(blocks) / len(blocks) for blocks in row["bits"]]
+    full = rows["full"].get("bits")
+    for row in (row for row in rows.values() if full):
+        row |= {"behind": difference(row["bits"], full), "bits": [sum(bits) / len(bits) for bits in row["bits"]]}
     return list(rows.values())
+
+
+def longer(n: int, shorter: str, seed: int) -> Study:
+    """Recall among n tokens by the networks of another study, with as many tokens a step and as many pairs a token.
+
+    Of 512 symbols half are keys, and there must be more keys than pairs.
+    """
+    study, steps = STUDIES["causal-recall"], LONGER[n]
+    sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
+    config = study.config.override(**sizes, steps=steps, cooldown=steps // 2, seed=seed)
+    starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed{seed}")} for t in study.trials}
+    trials = [replace(t, settings=t.settings | starts[t.name], n_seeds=1) for t in study.trials if t.name in AGAIN]
+    return Study(f"causal-recall-{n}", f"multi-query recall, {n:,} tokens", config, tuple(trials), 1)
 
 
 @torch.no_grad()
@@ -87,8 +89,10 @@ def decoding(n: int) -> dict[str, Any]:
 
 def main() -> None:
     """Trains, measures and writes."""
-    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in PARTS}
-    decode = kept("decode", lambda: {str(n): decoding(n) for n in LENGTHS})
+    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
+    found["recall-256"] = table(*(longer(256, "causal-recall", seed) for seed in range(3)))
+    found["recall-1024"] = table(longer(1024, "causal-recall-256", 0))
+    decode = kept("causal/decode.json", lambda: {str(n): decoding(n) for n in LENGTHS})
     write("causal", found | {"decode": decode}, machine_manifest())
     draw_causal(found | {"decode": decode}, RESULTS / "causal.png")
 

@@ -183,11 +183,11 @@ causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_que
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
 trials = (
     *(FULL, *causal_fits, equal),
-    Trial("window", "window 16", WINDOW | {"window": 16}),
-    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
+    Trial("window", "window 16", WINDOW | {"window": 16}, n_seeds=1),
+    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}, n_seeds=1),
     LINEAR,
 )
-_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
+_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 3)
 
 trials = (
     FULL,

@@ -129,7 +129,7 @@ class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidd
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
     vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")
     convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
-    start: str = option("", "folder of a run, on sequences of any length, whose weights to start from; none if left out")
+    start: str = option("", "folder of a run, of sequences of any length, whose weights training starts from")
 
     def __post_init__(self) -> None:
         check_multi_query(self.length, self.n_pairs, self.vocab_size)

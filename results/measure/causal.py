@@ -29,45 +29,42 @@ PACE = Pace(seconds=8.0, least=5, most=201)
 
 
 def bits_of(trained: Run) -> list[float]:
-    """Bits per byte of each test block."""
+    """Bits per token of each test block."""
     losses = evaluate(trained, trained.config.test_examples).losses.view(-1, trained.config.length - 1)
     return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
 
 
-def table(*studies: Study) -> list[dict[str, Any]]:
-    """A row per trial: what each seed reaches, keys a query included; of text bits per byte of every block."""
-    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in studies[0].trials}
-    for name, trained in (one for study in studies for one in run_study(study, RUNS / study.name)):
+def table(study: Study) -> list[dict[str, Any]]:
+    """A row per trial: what each seed reaches, keys a query included; of text bits per token of every block."""
+    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in study.trials}
+    for name, trained in run_study(study, RUNS / study.name):
         n, test = trained.config.length, trained.test
         rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
         if trained.config.task == "language":
-            bits = kept(f"causal/{name}-seed{trained.config.seed}.json", partial(bits_of, trained))
-            rows[name].setdefault("bits", []).append(bits)
+            place = f"causal/{trained.config.data}-{name}-seed{trained.config.seed}.json"
+            rows[name].setdefault("bits", []).append(kept(place, partial(bits_of, trained)))
     full = rows["full"].get("bits")
     for row in (row for row in rows.values() if full):
         row |= {"behind": difference(row["bits"], full), "bits": [sum(bits) / len(bits) for bits in row["bits"]]}
     return list(rows.values())
 
 
-def longer(n: int, shorter: str, seed: int) -> Study:
+def longer(n: int, shorter: str) -> Study:
     """Recall among n tokens by the networks of another study, with as many tokens a step and as many pairs a token.
 
     Of 512 symbols half are keys, and there must be more keys than pairs.
     """
     study, steps = STUDIES["causal-recall"], LONGER[n]
     sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
-    config = study.config.override(**sizes, steps=steps, cooldown=steps // 2, seed=seed)
-    starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed{seed}")} for t in study.trials}
+    config = study.config.override(**sizes, steps=steps, cooldown=steps // 2)
+    starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed0")} for t in study.trials}
     trials = [replace(t, settings=t.settings | starts[t.name], n_seeds=1) for t in study.trials if t.name in AGAIN]
     return Study(f"causal-recall-{n}", f"multi-query recall, {n:,} tokens", config, tuple(trials), 1)
 
 
 @torch.no_grad()
 def step(n: int, **attention: Any) -> Entry:
-    """Reads one token after a context of n, in a network with weights drawn at random.
-
-    Full attention's cache is filled with random keys and values, which take as long to read as others.
-    """
+    """Reads one token after a context of n, by random weights; of full attention, keys and values are random too."""
     torch.manual_seed(0)
     sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
     model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()
@@ -89,9 +86,9 @@ def decoding(n: int) -> dict[str, Any]:
 
 def main() -> None:
     """Trains, measures and writes."""
-    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
-    found["recall-256"] = table(*(longer(256, "causal-recall", seed) for seed in range(3)))
-    found["recall-1024"] = table(longer(1024, "causal-recall-256", 0))
+    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text", "words")}
+    found["recall-256"] = table(longer(256, "causal-recall"))
+    found["recall-1024"] = table(longer(1024, "causal-recall-256"))
     decode = kept("causal/decode.json", lambda: {str(n): decoding(n) for n in LENGTHS})
     write("causal", found | {"decode": decode}, machine_manifest())
     draw_causal(found | {"decode": decode}, RESULTS / "causal.png")

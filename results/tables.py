@@ -200,13 +200,13 @@ def pretrained_time_table() -> str:
 
 
 def causal_recall_table(*lengths: int) -> str:
-    """A row per attention, and for each length how many values it names and its keys per query, itself included."""
+    """A row per attention, and for each length its accuracy and its keys per query, the token itself included."""
     rows = []
     for row in load("causal")["recall"]:
         found = [[recalled(n, row["trial"], name) for name in ("accuracy", "keys")] for n in lengths]
         cells = [(_spread(right), f"{median(keys):.1f}") if keys else (LEFT_OUT, LEFT_OUT) for right, keys in found]
         rows.append((row["title"], *(cell for both in cells for cell in both)))
-    return grid(("", *(f"{n:,} tokens: {name}" for n in lengths for name in ("accuracy", "keys per query"))), rows)
+    return grid(("", *(heading for n in lengths for heading in (f"{n:,} tokens", "keys"))), rows)
 
 
 def causal_text_table() -> str:

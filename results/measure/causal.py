@@ -1,7 +1,7 @@
 """Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
 
-Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --name corpus-bytes
---vocab-size 261 --from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
+Before it run ``sbmt data prepare corpus --reduced`` and ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261
+--from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
 LONGER = {256: 200, 1024: 240}  # steps of training at each length, from the weights of the shorter one
-AGAIN = "full", "fitted-16", "fitted-8", "random", "linear"
+WORDS = {"data": "corpus-reduced", "convolution": 3, "steps": 400}
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
 PACE = Pace(seconds=8.0, least=5, most=201)
 
@@ -58,7 +58,7 @@ def longer(n: int, shorter: str) -> Study:
     sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
     config = study.config.override(**sizes, steps=steps, cooldown=steps // 2)
     starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed0")} for t in study.trials}
-    trials = [replace(t, settings=t.settings | starts[t.name], n_seeds=1) for t in study.trials if t.name in AGAIN]
+    trials = [replace(t, settings=t.settings | starts[t.name], n_seeds=1) for t in study.trials[:5]]
     return Study(f"causal-recall-{n}", f"multi-query recall, {n:,} tokens", config, tuple(trials), 1)
 
 
@@ -86,8 +86,10 @@ def decoding(n: int) -> dict[str, Any]:
 
 def main() -> None:
     """Trains, measures and writes."""
-    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text", "words")}
-    found["recall-256"] = table(longer(256, "causal-recall"))
+    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
+    text = STUDIES["causal-text"]
+    words = replace(text, name="causal-words", config=text.config.override(**WORDS), trials=text.trials[:3:2])
+    found |= {"words": table(words), "recall-256": table(longer(256, "causal-recall"))}
     found["recall-1024"] = table(longer(1024, "causal-recall-256"))
     decode = kept("causal/decode.json", lambda: {str(n): decoding(n) for n in LENGTHS})
     write("causal", found | {"decode": decode}, machine_manifest())

@@ -37,10 +37,9 @@ def prepare_task(
 
     choose("task", task, dict.fromkeys(TASKS))
     given = [name for name, x in (("--vocab-size", vocab_size), ("--tokenizer", tokenizer)) if x is not None]
+    given += ["--name"] if name is not None and task != "corpus" else []
     if len(given) > (task == "corpus"):
         raise SbmtError("--vocab-size or --tokenizer, and only with corpus", ", ".join([task, *given]), "leave one out")
-    if name is not None and task != "corpus":
-        raise SbmtError(f"--name applies only to corpus, got {task}: leave it out")
     if task == "corpus":
         size = (REDUCED_VOCABULARY if reduced else VOCABULARY) if vocab_size is None else vocab_size
         loaded = Tokenizer.load(tokenizer) if tokenizer else None

@@ -5,29 +5,25 @@ from typing import Any
 
 from sbmt.experiments.plots.style import saved_figure
 
-PARTS = {"recall": "recall, 64 tokens", "recall-256": "256 tokens", "recall-1024": "1,024 tokens", "text": "text"}
-
 
 def draw_causal(results: dict[str, Any], path: Path) -> None:
     """Accuracy and bits per byte against keys per query, and the time of a token against the context."""
-    with saved_figure(path, 11.0, 6.4) as figure:
-        *panels, time, legend = figure.subplots(2, 3).flat
-        handles: dict[str, Any] = {}
-        for ax, (part, title) in zip(panels, PARTS.items(), strict=True):
-            for row in results[part]:
+    parts = {"recall": "recall, 64 tokens", "recall-256": "256 tokens", "recall-1024": "1,024 tokens", "text": "text"}
+    with saved_figure(path, 11.0, 6.8) as figure:
+        *panels, time, empty = figure.subplots(2, 3).flat
+        for ax, (part, title) in zip(panels, parts.items(), strict=True):
+            for i, row in enumerate(results[part]):
                 keys, accuracy = zip(*((seed["keys"], seed["accuracy"]) for seed in row["seeds"]), strict=True)
-                i = list(handles).index(row["title"]) if row["title"] in handles else len(handles)
-                looks: Any = {"color": f"C{i % 6}", "marker": "osv"[i // 6], "label": row["title"]}
-                handles[row["title"]] = ax.scatter(keys, row.get("bits", accuracy), **looks)
-            ax.set(title=title, xlabel="keys per query", ylabel="bits per byte" if part == "text" else "accuracy")
+                looks: Any = {"color": f"C{i % 6}", "marker": "os"[i // 6], "label": row["title"]}
+                ax.scatter(keys, row.get("bits", accuracy), **looks)
+            ax.set(title=title, ylabel="bits per byte" if part == "text" else "accuracy")
         panels[-1].set_ylim(top=1.02 * results["text"][0]["bits"][0])  # linear attention is far above
         for name in ("full", "fitted"):
             medians = [at[name]["median"] for at in results["decode"].values()]
             time.plot([int(n) for n in results["decode"]], medians, marker="o", label=name)
-        time.set(title="time per generated token", xlabel="context, tokens", ylabel="milliseconds", ylim=(0, None))
-        time.legend(fontsize="x-small")
         for ax in (*panels, time):
-            ax.set_xscale("log")
+            ax.set(xscale="log", xlabel="keys per query")
             ax.xaxis.set(major_formatter="{x:,.0f}", minor_formatter="")
-        legend.axis("off")
-        legend.legend(handles=list(handles.values()), loc="center", fontsize="small")
+            ax.legend(fontsize="x-small")
+        time.set(title="time per generated token", xlabel="context, tokens", ylabel="milliseconds", ylim=(0, None))
+        empty.axis("off")

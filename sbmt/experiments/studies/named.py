@@ -179,18 +179,15 @@ _add("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
 multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, vocab_size=512, embedding_std=0.3)
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
-causal_fits = [
-    Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}, n_seeds=3 if c == 16 else 1)
-    for c in (16, 8, 4)
-]
+causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
 trials = (
-    *(FULL, *causal_fits, equal),
-    Trial("window", "window 16", WINDOW | {"window": 16}, n_seeds=1),
-    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}, n_seeds=1),
-    replace(LINEAR, n_seeds=1),
+    *(replace(one, n_seeds=3) for one in (FULL, causal_fits[0])),
+    *(causal_fits[1], equal, LINEAR, causal_fits[2]),
+    Trial("window", "window 16", WINDOW | {"window": 16}),
+    Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
 )
-_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 3)
+_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
 
 trials = (
     FULL,
@@ -198,9 +195,8 @@ trials = (
     Trial("window", "window 32", WINDOW | {"window": 32}),
     Trial("random", "window 16 and 16 random keys", CONTROL | {"window": 16, "mask_density": 1 / 8}),
     Trial("near", "window 16", WINDOW | {"window": 16}),
+    LINEAR,
 )
 small: dict[str, Any] = {"batch_size": 8, "steps": 800, "n_heads": 2, "dev_examples": 100, "test_examples": 400}
 language_model = LanguageModelConfig(data="corpus-bytes", learning_rate=2e-3, eval_every=400, **small)
-_add("causal-text", "language model, 256 bytes", language_model, (*trials, LINEAR), 1)
-language_model = replace(language_model, data="corpus-reduced", convolution=3, steps=400)
-_add("causal-words", "language model, 256 sub-words", language_model, (FULL, trials[2]), 1)
+_add("causal-text", "language model, 256 bytes", language_model, trials, 1)

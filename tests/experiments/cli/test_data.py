@@ -109,7 +109,7 @@ def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(re
         ("corpus --vocab-size 300 --tokenizer mine.json", "leave one"),
         ("corpus --from bad.txt --vocab-size 300", "line 4"),
         ("sst2 --vocab-size 300", "only with corpus"),
-        ("sst2 --name mine", "only to corpus"),
+        ("sst2 --name mine", "only with corpus"),
         ("corpus --from some.txt --name ../mine --vocab-size 300", "another name"),
     ],
 )

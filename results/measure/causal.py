@@ -41,7 +41,7 @@ def table(study: Study) -> list[dict[str, Any]]:
         n, test = trained.config.length, trained.test
         rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
         if trained.config.task == "language":
-            place = f"causal/{trained.config.data}-{name}-seed{trained.config.seed}.json"
+            place = f"causal/{study.name}-{name}-seed{trained.config.seed}.json"
             rows[name].setdefault("bits", []).append(kept(place, partial(bits_of, trained)))
     full = rows["full"].get("bits")
     for row in (row for row in rows.values() if full):

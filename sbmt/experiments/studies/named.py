@@ -182,7 +182,7 @@ multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
 causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
 trials = (
-    *(replace(one, n_seeds=3) for one in (FULL, causal_fits[0])),
+    *(replace(one, n_seeds=2) for one in (FULL, causal_fits[0])),
     *(causal_fits[1], equal, LINEAR, causal_fits[2]),
     Trial("window", "window 16", WINDOW | {"window": 16}),
     Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),

@@ -121,7 +121,7 @@ language: $(STAMP)
 	$(BIN)/python results/measure/pretrained.py
 	$(BIN)/python results/measure/pretrained_tasks.py
 	$(BIN)/python results/measure/pretrained_time.py
-	$(BIN)/sbmt data prepare corpus --reduced --vocab-size 261 --from "$$SBMT_DATA/lm/imdb_unsup_train.txt.gz"
+	$(BIN)/sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from "$$SBMT_DATA/lm/imdb_unsup_train.txt.gz"
 	$(BIN)/python results/measure/causal.py
 	$(BIN)/python results/write_tables.py
 

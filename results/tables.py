@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.lookup import OURS_ON_GPU, cases, find, load, machines, reached, runs_of, show
+from results.lookup import OURS_ON_GPU, cases, find, load, machines, reached, recalled, runs_of, show
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
@@ -199,13 +199,14 @@ def pretrained_time_table() -> str:
 # --- causal attention ---
 
 
-def causal_recall_table(part: str) -> str:
-    """A row per attention: keys per query, itself included, and how many of the values asked for it names."""
+def causal_recall_table(*lengths: int) -> str:
+    """A row per attention, and for each length its accuracy and its keys per query, the token itself included."""
     rows = []
-    for row in load("causal")[part]:
-        keys, accuracy = ([seed[name] for seed in row["seeds"]] for name in ("keys", "accuracy"))
-        rows.append((row["title"], len(keys), _spread(keys, ".1f"), _spread(accuracy)))
-    return grid(("", "seeds", "keys per query", "accuracy"), rows)
+    for row in load("causal")["recall"]:
+        found = [[recalled(n, row["trial"], name) for name in ("accuracy", "keys")] for n in lengths]
+        cells = [(_spread(right), f"{median(keys):.1f}") if keys else (LEFT_OUT, LEFT_OUT) for right, keys in found]
+        rows.append((row["title"], *(cell for both in cells for cell in both)))
+    return grid(("", *(heading for n in lengths for heading in (f"{n:,} tokens", "keys"))), rows)
 
 
 def causal_text_table() -> str:

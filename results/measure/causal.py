@@ -1,21 +1,20 @@
 """Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
 
-Text is ``imdb_unsup_train.txt.gz`` of the data folder by bytes: ``sbmt data prepare corpus --reduced --vocab-size 261
+Before it run ``sbmt data prepare corpus --reduced`` and ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261
 --from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import log
 from typing import Any
 
 import torch
 
-from results.measure.common import RESULTS, RUNS, difference, run, write
+from results.measure.common import RESULTS, RUNS, difference, kept, run, write
 from sbmt import CausalLM, Encoder
 from sbmt.attention.cache import Cache
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
@@ -23,49 +22,49 @@ from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
-PARTS = "recall", "text"  # studies, whose names begin with causal-
+LONGER = {256: 200, 1024: 240}  # steps of training at each length, from the weights of the shorter one
+WORDS = {"data": "corpus-reduced", "convolution": 3, "steps": 400}
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
 PACE = Pace(seconds=8.0, least=5, most=201)
 
 
-def kept(name: str, measure: Callable[[], Any]) -> Any:
-    """What is measured, or was in an earlier run of this script."""
-    path = RUNS / "causal" / f"{name}.json"
-    if not path.exists():
-        write_json(path, measure())
-    return read_json(path)
-
-
 def bits_of(trained: Run) -> list[float]:
-    """Bits per byte of each test block."""
+    """Bits per token of each test block."""
     losses = evaluate(trained, trained.config.test_examples).losses.view(-1, trained.config.length - 1)
     return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
 
 
 def table(study: Study) -> list[dict[str, Any]]:
-    """A row per trial: what each seed reaches, keys a query included; of text bits per byte of every block."""
+    """A row per trial: what each seed reaches, keys a query included; of text bits per token of every block."""
     rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in study.trials}
     for name, trained in run_study(study, RUNS / study.name):
         n, test = trained.config.length, trained.test
         rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
-        if study.config.task == "language":
-            bits = kept(f"{name}-seed{trained.config.seed}", partial(bits_of, trained))
-            rows[name].setdefault("bits", []).append(bits)
-    for row in rows.values():
-        if "bits" in row:
-            row["behind"] = difference(row["bits"], rows["full"]["bits"])
-    for row in rows.values():
-        if "bits" in row:
-            row["bits"] = [sum(blocks) / len(blocks) for blocks in row["bits"]]
+        if trained.config.task == "language":
+            place = f"causal/{study.name}-{name}-seed{trained.config.seed}.json"
+            rows[name].setdefault("bits", []).append(kept(place, partial(bits_of, trained)))
+    full = rows["full"].get("bits")
+    for row in (row for row in rows.values() if full):
+        row |= {"behind": difference(row["bits"], full), "bits": [sum(bits) / len(bits) for bits in row["bits"]]}
     return list(rows.values())
+
+
+def longer(n: int, shorter: str) -> Study:
+    """Recall among n tokens by the networks of another study, with as many tokens a step and as many pairs a token.
+
+    Of 512 symbols half are keys, and there must be more keys than pairs.
+    """
+    study, steps = STUDIES["causal-recall"], LONGER[n]
+    sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
+    config = study.config.override(**sizes, steps=steps, cooldown=steps // 2)
+    starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed0")} for t in study.trials}
+    trials = [replace(t, settings=t.settings | starts[t.name], n_seeds=1) for t in study.trials[:5]]
+    return Study(f"causal-recall-{n}", f"multi-query recall, {n:,} tokens", config, tuple(trials), 1)
 
 
 @torch.no_grad()
 def step(n: int, **attention: Any) -> Entry:
-    """Reads one token after a context of n, in a network with weights drawn at random.
-
-    Full attention's cache is filled with random keys and values, which take as long to read as others.
-    """
+    """Reads one token after a context of n, by random weights; of full attention, keys and values are random too."""
     torch.manual_seed(0)
     sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
     model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()
@@ -87,8 +86,12 @@ def decoding(n: int) -> dict[str, Any]:
 
 def main() -> None:
     """Trains, measures and writes."""
-    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in PARTS}
-    decode = kept("decode", lambda: {str(n): decoding(n) for n in LENGTHS})
+    found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
+    text = STUDIES["causal-text"]
+    words = replace(text, name="causal-words", config=text.config.override(**WORDS), trials=text.trials[:3:2])
+    found |= {"words": table(words), "recall-256": table(longer(256, "causal-recall"))}
+    found["recall-1024"] = table(longer(1024, "causal-recall-256"))
+    decode = kept("causal/decode.json", lambda: {str(n): decoding(n) for n in LENGTHS})
     write("causal", found | {"decode": decode}, machine_manifest())
     draw_causal(found | {"decode": decode}, RESULTS / "causal.png")
 

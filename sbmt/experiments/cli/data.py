@@ -26,6 +26,7 @@ def prepare_task(
     reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
     vocab_size: Annotated[int | None, typer.Option(help="corpus: number of tokens to learn; 50,265 by default")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
+    name: Annotated[str | None, typer.Option(help="corpus: its folder, beside others; corpus by default")] = None,
 ) -> None:
     """Find or generate a task's examples, check them, and store them where training reads them.
 
@@ -36,13 +37,14 @@ def prepare_task(
 
     choose("task", task, dict.fromkeys(TASKS))
     given = [name for name, x in (("--vocab-size", vocab_size), ("--tokenizer", tokenizer)) if x is not None]
+    given += ["--name"] if name is not None and task != "corpus" else []
     if len(given) > (task == "corpus"):
         raise SbmtError("--vocab-size or --tokenizer, and only with corpus", ", ".join([task, *given]), "leave one out")
     if task == "corpus":
         size = (REDUCED_VOCABULARY if reduced else VOCABULARY) if vocab_size is None else vocab_size
         loaded = Tokenizer.load(tokenizer) if tokenizer else None
-        name = "corpus-reduced" if reduced else "corpus"
-        source = corpus_source(from_ or data_folder(), tokenizer=loaded, vocab_size=size, name=name)
+        folder = name if name is not None else "corpus-reduced" if reduced else "corpus"
+        source = corpus_source(from_ or data_folder(), tokenizer=loaded, vocab_size=size, name=folder)
     else:
         source = find_source(task, from_, is_reduced=reduced)
     with progress_bars() as progress:

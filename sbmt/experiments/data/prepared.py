@@ -168,8 +168,8 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     """Memory-maps the examples that :func:`prepare` made, and verifies all checksums if ``is_checked``."""
     if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
-        make = f"sbmt data prepare {task}{' --reduced' if kind == 'reduced' else ''}"
-        do = f"name examples that sbmt data list shows, or make them: {make}"
+        option = " --reduced" if kind == "reduced" else f" --name {folder.name}" if task == "corpus" and kind else ""
+        do = f"name examples that sbmt data list shows, or make them: sbmt data prepare {task}{option}"
         raise SbmtError(f"prepared examples in {folder}", "none", do)
     info = _read_info(folder)
     try:

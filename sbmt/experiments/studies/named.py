@@ -181,10 +181,10 @@ multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
 causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
 trials = (
-    *(FULL, *causal_fits, equal),
+    *(replace(one, n_seeds=2) for one in (FULL, causal_fits[0])),
+    *(causal_fits[1], equal, LINEAR, causal_fits[2]),
     Trial("window", "window 16", WINDOW | {"window": 16}),
     Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
-    LINEAR,
 )
 _add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
 
@@ -194,7 +194,8 @@ trials = (
     Trial("window", "window 32", WINDOW | {"window": 32}),
     Trial("random", "window 16 and 16 random keys", CONTROL | {"window": 16, "mask_density": 1 / 8}),
     Trial("near", "window 16", WINDOW | {"window": 16}),
+    LINEAR,
 )
 small: dict[str, Any] = {"batch_size": 8, "steps": 800, "n_heads": 2, "dev_examples": 100, "test_examples": 400}
-language_model = LanguageModelConfig(learning_rate=2e-3, eval_every=400, **small)
+language_model = LanguageModelConfig(data="corpus-bytes", learning_rate=2e-3, eval_every=400, **small)
 _add("causal-text", "language model, 256 bytes", language_model, trials, 1)

@@ -1,6 +1,7 @@
 """Tasks on generated sequences: repeated tokens, and associative recall with one query or many."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,8 +11,10 @@ from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.recall import NO_ANSWER, check_multi_query, check_recall, sample_multi_query, sample_recall
 from sbmt.experiments.data.repeated_tokens import D_VALUE, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.files import load_weights
 from sbmt.experiments.training.config import CAUSAL, TrainingConfig
 from sbmt.experiments.training.data import Feed, Sequences, TaskData
+from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import option
 from sbmt.models import CausalLM, TokenTagger
 
@@ -121,6 +124,7 @@ class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidd
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
     vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")
     convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
+    start: str = option("", "folder of a run, of sequences of any length, whose weights training starts from")
 
     def __post_init__(self) -> None:
         check_multi_query(self.length, self.n_pairs, self.vocab_size)
@@ -129,6 +133,12 @@ class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidd
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A causal language model."""
         return CausalLM(self.make_encoder(self.vocab_size, None))
+
+    def start_from(self, model: nn.Module) -> dict[str, Any]:
+        """All weights of the run to start from, if one is named."""
+        if self.start:
+            load_weights(model, load_run(Path(self.start)).model.state_dict(), Path(self.start))
+        return {}
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every query has a label."""

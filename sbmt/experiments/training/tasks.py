@@ -248,6 +248,8 @@ _CPU |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500, "embedding_std":
 class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU):
     """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
 
+    convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
+
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A causal language model."""
         return CausalLM(self.make_encoder(info["vocab_size"], None))

@@ -1,12 +1,15 @@
 """``sbmt data`` on small files."""
 
 import os
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
 from sbmt.experiments.data.catalogue import GENERATED, REDUCED
 from sbmt.experiments.data.tokenizer import Tokenizer
+from sbmt.experiments.studies.named import STUDIES
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.tiny_language import write_corpus
 
@@ -42,6 +45,27 @@ def test_a_corpus_is_prepared_with_a_tokeniser_learnt_or_given(succeed, tmp_path
     other = write_corpus(tmp_path / "other", seed=1)
     succeed("data", "prepare", "corpus", "--from", other, "--tokenizer", "mine.json", "--reduced")
     assert Tokenizer.load(tmp_path / "cache" / "corpus-reduced" / "tokenizer.json").sha256 == learnt.sha256
+
+
+def test_corpora_of_different_names_do_not_exclude_each_other(succeed, refused, tmp_path):
+    """``make language`` prepares one text twice, in sub-words and in bytes."""
+    write_corpus(tmp_path / "data" / "lm")
+    succeed("data", "prepare", "corpus", "--reduced", "--vocab-size", "280")
+    refused("data prepare corpus --reduced --vocab-size 261", "other settings")
+    succeed("data", "prepare", "corpus", "--name", "corpus-bytes", "--vocab-size", "261")
+    sizes = {"corpus-reduced": 280, "corpus-bytes": 261}
+    for name, size in sizes.items():
+        assert Tokenizer.load(tmp_path / "cache" / name / "tokenizer.json").vocab_size == size
+
+
+def test_make_language_prepares_the_corpus_of_every_study():
+    """Two commands must not prepare different text under one name."""
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    names = []
+    for words in re.findall("data prepare corpus (.*)", makefile):
+        given = re.search(r"--name (\S+)", words)
+        names.append(given[1] if given else "corpus-reduced" if "--reduced" in words else "corpus")
+    assert sorted(names) == sorted({STUDIES[name].config.data_name for name in ("mlm-edges", "causal-text")})
 
 
 def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_path):
@@ -85,8 +109,11 @@ def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(re
         ("corpus --vocab-size 300 --tokenizer mine.json", "leave one"),
         ("corpus --from bad.txt --vocab-size 300", "line 4"),
         ("sst2 --vocab-size 300", "only with corpus"),
+        ("sst2 --name mine", "only with corpus"),
+        ("corpus --from some.txt --name ../mine --vocab-size 300", "another name"),
     ],
 )
 def test_mistakes_take_one_line(refused, tmp_path, command, words):
     (tmp_path / "bad.txt").write_bytes(b"a\nb\nc\n\xff\n")
+    (tmp_path / "some.txt").write_text("some text\n" * 3)
     refused(f"data prepare {command}", words)

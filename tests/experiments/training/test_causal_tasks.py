@@ -1,5 +1,6 @@
 """Causal language models: what they are asked, what runs report, and which attentions they take."""
 
+from dataclasses import replace
 from functools import partial
 from math import log
 
@@ -54,6 +55,18 @@ def test_a_network_learns_to_answer_a_query():
         attention="full", length=8, n_pairs=1, vocab_size=8, steps=120, learning_rate=1e-2, n_layers=2
     )
     assert fit(config).test.accuracy > 0.6  # 0.25 by guessing
+
+
+def test_training_goes_on_from_the_weights_of_a_run_on_shorter_sequences(tmp_path):
+    sizes = {"attention": "full", "n_pairs": 1, "vocab_size": 8, "test_sequences": 8}
+    first = fit(MultiQueryConfig(length=8, steps=2, **sizes), tmp_path / "run")
+    longer = MultiQueryConfig(length=16, steps=1, learning_rate=1e-30, start=str(tmp_path / "run"), **sizes)
+    found, wanted = fit(longer).model.state_dict(), first.model.state_dict()
+    assert all(torch.allclose(found[name], weight, atol=1e-12) for name, weight in wanted.items())
+    with pytest.raises(SbmtError, match="size mismatch"):
+        fit(replace(longer, vocab_size=16))
+    with pytest.raises(SbmtError, match="nowhere"):
+        fit(replace(longer, start="nowhere"))
 
 
 def test_attentions_that_are_not_causal_are_refused():

@@ -5,8 +5,10 @@ import pytest
 from results import lookup
 from results.lookup import load
 from results.measure import causal, fitted_cost, landing, recall_lengths, ste_bias
+from results.measure.common import RUNS
 from results.measure.set_aside import set_aside
 from sbmt.experiments.plots.causal import draw_causal
+from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training import SIZES
 
 
@@ -59,6 +61,19 @@ def test_bits_and_times_of_causal_models_are_measured_as_published():
     assert full["behind"]["mean"] == 0.0
     for row in others:
         assert sum(row["bits"]) / len(row["bits"]) == pytest.approx(full["bits"][0] + row["behind"]["mean"])
+
+
+def test_longer_recall_goes_on_from_the_same_attention_among_fewer_tokens():
+    shorter = {trial.name: trial for trial in STUDIES["causal-recall"].trials}
+    for n, before in ((256, "causal-recall"), (1024, "causal-recall-256")):
+        study = causal.longer(n, before)
+        assert study.config.length * study.config.batch_size == 4096 and study.config.n_pairs >= n // 4 - 1
+        names = [(trial.name, seed) for trial, seed in study.plan()]
+        assert names == [(name, 0) for name in ("full", "fitted-16", "fitted-8", "random", "linear")]
+        for trial in study.trials:
+            start = str(RUNS / before / f"{trial.name}-seed0")
+            assert trial.settings == shorter[trial.name].settings | {"start": start}
+            assert trial.density_of == shorter[trial.name].density_of
 
 
 def test_steps_of_published_runs_are_timed_in_turn():

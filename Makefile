@@ -121,6 +121,8 @@ language: $(STAMP)
 	$(BIN)/python results/measure/pretrained.py
 	$(BIN)/python results/measure/pretrained_tasks.py
 	$(BIN)/python results/measure/pretrained_time.py
+	$(INSTALL) --no-deps rxnmapper==0.4.3
+	$(BIN)/python results/measure/reactions.py
 	$(BIN)/sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from "$$SBMT_DATA/lm/imdb_unsup_train.txt.gz"
 	$(BIN)/python results/measure/causal.py
 	$(BIN)/python results/write_tables.py

@@ -187,6 +187,17 @@ def pretrained_table(name: str = "pretrained", part: str = "cases", score: str =
     return grid(("", "masks", "pairs", "cosine", score, "points lost"), rows)
 
 
+def reactions_table() -> str:
+    """A row per kind of mask in RXNMapper: pairs, and product atoms mapped as under full attention."""
+    rows: list[tuple[object, ...]] = []
+    for case in load("reactions")["cases"]:
+        for kind in case["kinds"]:
+            share, low, high = (f"{100 * kind['mapped'][end]:.1f}" for end in ("mean", "low", "high"))
+            title = f"c = {case['edges_per_query']}" if kind is case["kinds"][0] else ""
+            rows.append((title, kind["kind"], f"{100 * kind['density']:.1f} %", f"{share} %", f"{low} to {high}"))
+    return grid(("", "masks", "pairs", "atoms mapped alike", "interval"), rows)
+
+
 def pretrained_time_table() -> str:
     """A row per length: milliseconds of one layer's attention in a sentence encoder, full and fitted."""
     rows = []

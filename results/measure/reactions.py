@@ -1,0 +1,87 @@
+"""How well sampled masks preserve the atom maps that RXNMapper's attention gives; writes ``results/reactions.json``.
+
+RXNMapper is an ALBERT for chemical reactions, whose weights come with a package that is not in the extras because it
+asks for an older Transformers: ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted to some reactions, anew for
+each seed, and asked about others with other substituents. What was measured is kept in ``runs/reactions``.
+"""
+
+import copy
+from functools import partial
+from math import log
+from operator import eq
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import nn
+
+import sbmt
+from results.measure.atom_maps import PUBLISHED, encode, given_map, mapper, maps, reactions, without_maps
+from results.measure.common import difference, kept, run, write
+from sbmt.experiments.sparsification.masks import local
+from sbmt.experiments.sparsification.pretrained import FULL, with_masks
+from sbmt.sparsification import measure_masks
+from sbmt.sparsification.convert import fitted_layers
+
+FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (3, 8, 24), range(2)
+STEPS, CLUSTERS, QUERIES, MEASURED_ON = 200, 256, 32, 4
+LONGEST = 512  # tokens
+FITTED_TO, ASKED = 20, 6  # reactions of each template, or all that there are
+
+
+def under_full_attention(sparse: nn.Module) -> nn.Module:
+    """The same network with masks that contain all pairs."""
+    full = copy.deepcopy(sparse)
+    for layer in fitted_layers(sparse):
+        full.set_submodule(layer, local(LONGEST, 0.0))
+    return full
+
+
+def measure(seed: int) -> list[dict[str, Any]]:
+    """The share of each reaction's product atoms mapped as under full attention, by edges per query and kind of mask.
+
+    Masks are fitted once. Rates that are optimal for one c are optimal for another after multiplication.
+    """
+    asked, others = reactions(1, ASKED), encode(reactions(0, FITTED_TO))
+    tuned_on, cases = others[:MEASURED_ON], []
+    torch.manual_seed(seed)
+    sparse = sbmt.sparsify(mapper()[0], edges_per_query=float(FITTED_FOR), n_clusters=CLUSTERS)
+    sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=STEPS, n_queries=QUERIES, n_measured=1)
+    start = {name: layer.log_start.clone() for name, layer in fitted_layers(sparse).items()}
+    full = maps(under_full_attention(sparse), asked)
+    for c in EDGES_PER_QUERY:
+        for name, layer in fitted_layers(sparse).items():
+            layer.log_start.copy_(start[name] + log(c / FITTED_FOR))
+        case: dict[str, Any] = {}
+        for kind, masked in with_masks(mapper()[0], sparse, tuned_on):
+            if kind != FULL:
+                masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
+                density = measure_masks(sparse, tuned_on, masks).mean("density")
+                pairs = zip(maps(masked, asked), full, strict=True)
+                case[kind] = {"density": density, "items": [mean(map(eq, mine, wanted)) for mine, wanted in pairs]}
+        cases.append(case)
+    return cases
+
+
+def main() -> None:
+    """Measures and writes."""
+    sparse = under_full_attention(sbmt.sparsify(mapper()[0], edges_per_query=1.0, n_clusters=CLUSTERS))
+    is_right = map(eq, maps(sparse, [*map(without_maps, PUBLISHED)]), map(given_map, PUBLISHED))
+    seeds = [kept(f"reactions/seed{seed}.json", partial(measure, seed)) for seed in track(SEEDS, "reactions")]
+    cases = []
+    for c, *of_seeds in zip(EDGES_PER_QUERY, *seeds, strict=True):
+        kinds = []
+        for kind in of_seeds[0]:
+            items = np.array([seed[kind]["items"] for seed in of_seeds])
+            density = mean(seed[kind]["density"] for seed in of_seeds)
+            kinds.append({"kind": kind, "density": density, "mapped": difference(items, 0 * items)})
+        cases.append({"edges_per_query": c, "kinds": kinds})
+    sizes = {"n_fitted": len(reactions(0, FITTED_TO)), "n_asked": len(reactions(1, ASKED)), "n_seeds": len(SEEDS)}
+    right = {"n_published": len(PUBLISHED), "n_right": sum(is_right)}
+    write("reactions", sizes | right | {"cases": cases})
+
+
+if __name__ == "__main__":
+    run(main, "reactions")

@@ -25,7 +25,7 @@ from sbmt.experiments.sparsification.pretrained import FULL, with_masks
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (3, 8, 24), range(2)
+FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (3, 8, 24), range(3)
 STEPS, CLUSTERS, QUERIES, MEASURED_ON = 200, 256, 32, 4
 LONGEST = 512  # tokens
 FITTED_TO, ASKED = 20, 6  # reactions of each template, or all that there are

@@ -86,11 +86,15 @@ def test_distillation_brings_embeddings_under_masks_closer_to_those_of_full_atte
         teacher.get_parameter("encoder.layer.0.attention.output.dense.weight").mul_(50)
     batches = tokenize(tokenizer, read_texts(text), length=24)
     torch.manual_seed(0)
-    model = sbmt.sparsify(teacher, edges_per_query=1.0, n_clusters=16)
-    wanted, before = embed(teacher, batches[:2]), embed(model, batches[:2])
-    losses = distil(model, teacher, batches[2:], steps=30, learning_rate=1e-3)
-    before, after = ((found * wanted).sum(-1).mean() for found in (before, embed(model, batches[:2])))
-    assert 1 - after < 0.9 * (1 - before) and len(losses) == 30
+    model = sbmt.sparsify(teacher, edges_per_query=4.0, n_clusters=16)
+    sbmt.fit_block_models(model, batches[2:], steps=100)
+    wanted = embed(teacher, batches[:2])  # of other texts than those of the training
+
+    def distance():  # over eight draws of the masks
+        return 1 - torch.stack([(embed(model, batches[:2]) * wanted).sum(-1) for _ in range(8)]).mean()
+
+    before, losses = distance(), distil(model, teacher, batches[2:], steps=30, learning_rate=1e-3)
+    assert distance() < 0.6 * before and len(losses) == 30
     assert torch.equal(embed(teacher, batches[:2]), wanted)
 
 

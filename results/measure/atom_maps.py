@@ -132,7 +132,7 @@ def atom_map(attention: Float[Tensor, "n n"], tokens: list[str]) -> list[int]:
 
 @cache
 def mapper() -> tuple[nn.Module, dict[str, int]]:
-    """RXNMapper's encoder and its vocabulary; every layer has weights for itself, so that it gets its own masks."""
+    """RXNMapper's encoder and its vocabulary; every layer has separate weights, so that it gets its own masks."""
     from transformers import AlbertConfig, AlbertModel
 
     package = find_spec(PACKAGE)  # which is not imported

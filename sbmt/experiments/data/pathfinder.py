@@ -204,7 +204,7 @@ class _Attempts:
         return ((owners == _FREE) | (owners == beside)).all(-1)
 
     def cells(self, places: Ints) -> Ints:
-        """The cells of places in the map."""
+        """The indices of the map's cells at these places."""
         x, y = np.moveaxis(places * CELLS // UNITS + FRAME, -1, 0)
         return y * self.width + x
 

@@ -37,7 +37,7 @@ def tile(matrix, rows, is_row, n_columns, COLUMNS: tl.constexpr):
 
 @triton.jit
 def product(x, y):
-    """A matrix product by tensor cores, about as precise as float32 is; no dimension may be less than 16."""
+    """A matrix product on tensor cores, about as precise as float32; no dimension may be less than 16."""
     return tl.dot(x, y, input_precision="tf32x3", out_dtype=x.dtype)
 
 

@@ -38,7 +38,7 @@ class Count(TorchDispatchMode):
         self.kernels: list[tuple[Any, dict[str, Any], dict[tuple[int], Any], dict[str, int]]] = []
 
     def launch(self, given: Any) -> None:
-        """Counts one, which reads or writes each of these tensors once."""
+        """Counts one launch that reads or writes each of these tensors once."""
         self.launches += 1
         self.bytes += sum({id(x): x.nbytes for x in tree_leaves(given) if isinstance(x, torch.Tensor)}.values())
 
@@ -50,7 +50,7 @@ class Count(TorchDispatchMode):
         return out
 
     def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: int) -> None:
-        """What Triton calls to launch a kernel; types and constants are kept, for building."""
+        """The function that Triton calls to launch a kernel; types and constants are kept, for building."""
         fixed = {place: x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
         given = ("constexpr" if place in fixed else typed(x) for place, x in enumerate(args))
         signature = dict(zip(kernel.arg_names, given, strict=True))

@@ -1,4 +1,4 @@
-"""How close a sentence encoder stays to itself under sampled masks; writes ``results/pretrained.json``.
+"""How sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
 All-MiniLM-L6-v2 comes with the extra ``pretrained``, film reviews with the data folder (``SBMT_DATA``). Masks are
 fitted to training reviews, anew for each seed, and tested on other reviews: does the first half of a review find its

@@ -1,4 +1,4 @@
-"""What a sentence encoder's answers lose under sampled masks; writes ``results/pretrained_tasks.json``.
+"""The loss in a sentence encoder's answers under sampled masks; writes ``results/pretrained_tasks.json``.
 
 QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
 positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to

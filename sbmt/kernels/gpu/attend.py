@@ -17,7 +17,7 @@ from sbmt.kernels.gpu.totals import finish_keys
 
 
 class Inputs(NamedTuple):
-    """What is attended, and how: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` has them."""
+    """The inputs of attention: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` has them."""
 
     query: Any
     key: Any

@@ -187,7 +187,7 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
 
 @triton.jit
 def _first_above(values, x, low, high, STEPS: tl.constexpr):
-    """Of ascending values at ``low`` … ``high`` − 1, the place of the first above x; ``high`` if there is none."""
+    """The place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
     for _ in range(STEPS):
         middle = (low + high) // 2
         is_open = low < high

@@ -273,7 +273,7 @@ def _grid(shape: tuple[int, ...]) -> tuple[int, int]:
 def infer(
     layer: Any, query: Tensor, key: Tensor, masks: tuple[Any, Any], start: float, largest: float
 ) -> tuple[Tensor, ...]:
-    """What :class:`Memberships` returns for a layer's tokens."""
+    """The results of :class:`Memberships` for a layer's tokens."""
     shape, (n_heads, n_rows, d) = (*query.shape[:3], key.shape[2]), layer.clusters.shape
     both, n_partitions = both_masks(*masks, shape), 2 * layer.n_groups
     query_mask, key_mask = both or (layer.log_start,) * 2

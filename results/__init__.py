@@ -1,1 +1,1 @@
-"""What was measured, one JSON file per question, and what turns it into the site's pages."""
+"""The measurements, one JSON file per question, and the code that turns them into the site's pages."""

@@ -250,7 +250,7 @@ def gradient_estimate(scores: str, probability: float, estimator: str, measure: 
 
 
 def recalled(n: int, trial: str, name: str = "accuracy") -> list[float]:
-    """What the networks of a causal attention reach in recall among n tokens, or their ``keys`` per query."""
+    """The accuracy of the networks of a causal attention in recall among n tokens, or their ``keys`` per query."""
     rows = load("causal")["recall" if n == 64 else f"recall-{n}"]
     return [seed[name] for row in rows if row["trial"] == trial for seed in row["seeds"]]
 

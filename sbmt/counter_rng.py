@@ -30,7 +30,7 @@ MAX_HEADS = 1 << 28  # the purpose occupies the upper four bits of the head's co
 
 
 class Purpose(IntEnum):
-    """What a stream is for. Streams for different purposes are independent."""
+    """The purpose of a stream. Streams for different purposes are independent."""
 
     CELL = 0  # one uniform per query-key pair
     COUNT = 1  # the number of a row's candidate edges

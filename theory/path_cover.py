@@ -152,8 +152,8 @@ def solve_cover(arcs: csr_array, time_limit: float | int, at_most: int | None = 
     """A cover with few paths, found by the constraint solver; a smallest one if time suffices.
 
     The paths are circuits through a depot that is joined to all vertices; departures from it are minimised. If
-    ``at_most`` paths cannot cover the arcs, ``lower`` is one more than that, and every vertex is a path; 1 asks for a
-    Hamiltonian path.
+    ``at_most`` paths cannot cover the arcs, ``lower`` is one more than that, and every vertex is a path; 1 searches for
+    a Hamiltonian path.
 
     Raises:
         Undecided: If no cover is found or excluded in time, or there are more than a million arcs.

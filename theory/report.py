@@ -45,7 +45,7 @@ class Result:
 
 
 def run(statements: Iterable[Statement] = STATEMENTS) -> list[Result]:
-    """Checks the statements one after the other; a check that raises counts as not holding."""
+    """Checks the statements one after the other; a check that raises counts as failed."""
     results = []
     for statement in statements:
         try:

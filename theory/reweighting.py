@@ -1,6 +1,6 @@
 """Reweighted attention over drawn edges: how fast it approaches full attention, and the density that a fit gives.
 
-The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge stands for 1/p pairs. The output is then a ratio
+The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge counts for 1/p pairs. The output is then a ratio
 of two unbiased estimates. There are two different limits:
 
 - *All rates grow, n stays fixed.* Masks become complete, so the output tends to that of full attention, at a speed that

@@ -22,7 +22,7 @@ from theory.random_graphs import Probability, arc_probability
 
 @dataclass(frozen=True)
 class Estimate:
-    """How often an event happened."""
+    """The number of draws in which an event happened."""
 
     hits: int  # draws in which it was proved to happen
     n_draws: int

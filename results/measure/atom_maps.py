@@ -132,7 +132,7 @@ def atom_map(attention: Float[Tensor, "n n"], tokens: list[str]) -> list[int]:
 
 @cache
 def mapper() -> tuple[nn.Module, dict[str, int]]:
-    """RXNMapper's encoder and its vocabulary; every layer has weights for itself, so that it gets its own masks."""
+    """RXNMapper's encoder and its vocabulary; every layer has separate weights, so that it gets its own masks."""
     from transformers import AlbertConfig, AlbertModel
 
     package = find_spec(PACKAGE)  # which is not imported
@@ -163,7 +163,7 @@ def encode(smiles: list[str], batch: int = 4) -> list[Batch]:
 
 
 def maps(masked: nn.Module, smiles: list[str]) -> list[list[int]]:
-    """The atom map of each reaction by the head that maps, under the masks of a model."""
+    """The atom map of each reaction, from the head that maps atoms, under the masks of a model."""
     layer, found, seen = masked.get_submodule(LAYER), [], []
     hook = layer.register_forward_pre_hook(lambda _, x, named: seen.append(Heads(*x, **named)), with_kwargs=True)
     with torch.no_grad():

@@ -35,7 +35,7 @@ def bits_of(trained: Run) -> list[float]:
 
 
 def table(study: Study) -> list[dict[str, Any]]:
-    """A row per trial: what each seed reaches, keys a query included; of text bits per token of every block."""
+    """A row per trial: the scores and the keys per query of each seed; for text, bits per token of every block."""
     rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in study.trials}
     for name, trained in run_study(study, RUNS / study.name):
         n, test = trained.config.length, trained.test
@@ -50,7 +50,7 @@ def table(study: Study) -> list[dict[str, Any]]:
 
 
 def longer(n: int, shorter: str) -> Study:
-    """Recall among n tokens by the networks of another study, with as many tokens a step and as many pairs a token.
+    """Recall among n tokens by the networks of another study, with as many tokens per step and pairs per token.
 
     Of 512 symbols half are keys, and there must be more keys than pairs.
     """
@@ -64,7 +64,7 @@ def longer(n: int, shorter: str) -> Study:
 
 @torch.no_grad()
 def step(n: int, **attention: Any) -> Entry:
-    """Reads one token after a context of n, by random weights; of full attention, keys and values are random too."""
+    """Reads one token after a context of n, with random weights; for full attention, keys and values are random too."""
     torch.manual_seed(0)
     sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
     model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()

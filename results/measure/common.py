@@ -59,8 +59,8 @@ def difference(one: Scores, other: Scores, seed: int = 0) -> dict[str, float]:
     Answers of several networks to the same item are correlated, and so are those of one network to all items, so
     neither count as independent. Therefore both seeds and items are resampled with replacement for each of 1,000 means.
     ``error`` is the standard deviation of the means; ``low`` and ``high`` bound the middle 95 %. A single seed is not
-    resampled: the error is then that over items and does not include differences between trainings, of which two or
-    three seeds say little, too.
+    resampled: the error then covers the items but not differences between trainings, which two or three seeds show only
+    roughly, too.
     """
     n_seeds = min(len(one), len(other))
     ahead = np.asarray(one, float)[:n_seeds] - np.asarray(other, float)[:n_seeds]  # n_seeds n_items

@@ -32,7 +32,7 @@ PACE = Pace(seconds=8.0, least=7, most=61)
 
 
 def measure(length: int) -> dict[str, Any]:
-    """Times of a step of full attention and of a fitted mask, each from its trained weights."""
+    """Times of a training step with full attention and with a fitted mask, each from its trained weights."""
     runs = {trial: load_run(RUNS / f"fitted-{length}" / f"{trial}-seed0") for trial in ("full", "fitted")}
     entries = {trial: step_of(one.config, one.model.train()) for trial, one in runs.items()}
     return race(entries, PACE, reference="full", headline=("fitted",))

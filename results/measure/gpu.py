@@ -1,9 +1,10 @@
-"""What a fitted layer asks of a GPU, counted on any machine; writes ``results/gpu/counted.json``.
+"""The work of a fitted layer on a GPU, counted on any machine; writes ``results/gpu/counted.json``.
 
 ``python results/measure/gpu.py`` runs a layer of the preset *fitted* (c = 16, 8 heads of 64, bfloat16, one sequence)
 with every Triton kernel replaced by a note that it was launched, which works since no shape depends on what is drawn.
-It counts launches, questions to the device, and the bytes of the tensors that operations read and write, each once, and
-builds every kernel for compute capabilities 8.0 and 9.0, also in causal order with masks, for registers and spills.
+It counts launches, synchronisations with the device, and the bytes of the tensors that operations read and write, each
+once, and builds every kernel for compute capabilities 8.0 and 9.0, also in causal order with masks, for registers and
+spills.
 """
 
 import re
@@ -29,7 +30,7 @@ TOLD = {"registers": r"Used (\d+) registers", "spilled": r"(\d+) bytes spill sto
 
 
 class Count(TorchDispatchMode):
-    """Launches, questions to the device, and bytes read and written."""
+    """Launches, synchronisations with the device, and bytes read and written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +38,7 @@ class Count(TorchDispatchMode):
         self.kernels: list[tuple[Any, dict[str, Any], dict[tuple[int], Any], dict[str, int]]] = []
 
     def launch(self, given: Any) -> None:
-        """Counts one, which reads or writes each of these tensors once."""
+        """Counts one launch that reads or writes each of these tensors once."""
         self.launches += 1
         self.bytes += sum({id(x): x.nbytes for x in tree_leaves(given) if isinstance(x, torch.Tensor)}.values())
 
@@ -49,7 +50,7 @@ class Count(TorchDispatchMode):
         return out
 
     def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: int) -> None:
-        """What Triton calls to launch a kernel; types and constants are kept, for building."""
+        """The function that Triton calls to launch a kernel; types and constants are kept, for building."""
         fixed = {place: x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
         given = ("constexpr" if place in fixed else typed(x) for place, x in enumerate(args))
         signature = dict(zip(kernel.arg_names, given, strict=True))
@@ -80,7 +81,7 @@ def run_once(n: int, is_training: bool, **settings: Any) -> Count:
 
 
 def count(n: int, is_training: bool) -> dict[str, float]:
-    """What a forward pass, or a step, launches and moves, and the milliseconds that take at least."""
+    """The launches and bytes of a forward pass or a step, and the milliseconds that they take at least."""
     counter, n_edges = run_once(n, is_training), n * HEADS * (EDGES + EXTRA * is_training)
     gathered = n_edges * WIDTH * (4 + is_training * (4 + 16))  # bfloat16; gradients are added to in float32
     times = {f"ms_{name}": (counter.bytes + gathered) / speed * 1e3 for name, speed in MACHINES.items()}

@@ -1,7 +1,7 @@
-"""How close a sentence encoder stays to itself under sampled masks; writes ``results/pretrained.json``.
+"""How sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
 All-MiniLM-L6-v2 comes with the extra ``pretrained``, film reviews with the data folder (``SBMT_DATA``). Masks are
-fitted to training reviews, anew for each seed, and asked about test reviews: does the first half of a review find its
+fitted to training reviews, anew for each seed, and tested on other reviews: does the first half of a review find its
 second half among all? It takes an hour or so on one core; what was measured is kept in ``runs/pretrained``.
 """
 
@@ -63,7 +63,7 @@ def is_found(embedded: Tensor) -> list[float]:
 
 
 def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
-    """The halves that are asked about, and other reviews."""
+    """The halves on which masks are tested, and other reviews."""
     _, tokenizer = encoder()
     batch = TOKENS_A_STEP // length
     others = reviews("train", length)[: (STEPS + MEASURED_ON) * batch]
@@ -71,7 +71,7 @@ def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
 
 
 def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: Any) -> Any:
-    """The encoder with masks fitted to texts, but for the first two batches, which the controls are tuned on."""
+    """The encoder with masks fitted to all texts except the first two batches, on which the controls are tuned."""
     torch.manual_seed(seed)
     sparse = sbmt.sparsify(encoder()[0], **options)
     sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=steps, n_measured=1)

@@ -1,4 +1,4 @@
-"""What a sentence encoder's answers lose under sampled masks; writes ``results/pretrained_tasks.json``.
+"""The loss in a sentence encoder's answers under sampled masks; writes ``results/pretrained_tasks.json``.
 
 QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
 positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to
@@ -34,13 +34,13 @@ METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, sco
 
 
 def rows(task: str, is_asked: bool) -> GlueRows:
-    """The rows that are asked about, or training rows."""
+    """The rows on which masks are tested, or training rows."""
     return read_glue(data_folder() / "glue" / f"{TABLES[task][is_asked]}.tsv.gz", task)
 
 
 @cache
 def classifier() -> LogisticRegression:
-    """Tells positive sentences by their embeddings under full attention."""
+    """Recognises positive sentences by their embeddings under full attention."""
     model, tokenizer = encoder()
     train = rows("sst2", False)
     batches = tokenize(tokenizer, [text for (text,) in train.texts[-CLASSIFIED_ON:]], LENGTH, BATCH)

@@ -1,8 +1,8 @@
 """How well sampled masks preserve the atom maps that RXNMapper's attention gives; writes ``results/reactions.json``.
 
 RXNMapper is an ALBERT for chemical reactions, whose weights come with a package that is not in the extras because it
-asks for an older Transformers: ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted to some reactions, anew for
-each seed, and asked about others with other substituents. What was measured is kept in ``runs/reactions``.
+requires an older Transformers: ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted to some reactions, anew for
+each seed, and tested on others with other substituents. What was measured is kept in ``runs/reactions``.
 """
 
 import copy

@@ -151,7 +151,7 @@ def attend_along(
 
 
 def pick_backend(edges: EdgeList) -> str:
-    """What ``backend="auto"`` selects; for causal masks not by density, so that later tokens never change rounding."""
+    """The backend for ``"auto"``; for causal masks not by density, so that later tokens never change rounding."""
     if can_run_on(edges.keys.device):
         return "cpu"
     if edges.n_edges >= DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS and not edges.causal:

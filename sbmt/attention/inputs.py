@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, describe
 
 GateRule = Literal["score", "weight"]
-"""What a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate · exp(s), as in
+"""The factor that a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate ·
+exp(s), as in
 the released code."""
 
 Attended = tuple[Tensor, Tensor | None]

@@ -99,5 +99,5 @@ def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] 
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """The real keys, or all keys of an example without any, so that its softmax, which is ignored, is finite."""
+    """The mask of real keys; True for all keys of an example without any, whose ignored softmax is then finite."""
     return key_mask | ~key_mask.any(-1, keepdim=True)

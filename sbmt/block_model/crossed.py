@@ -106,8 +106,8 @@ class CrossedModel(BlockModel):
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
         r"""The sum of all rates, from the total memberships of queries and keys in each pair of parts.
 
-        With $N_{ac} = \sum_i \hat Q^{2g}_{ia} \hat Q^{2g+1}_{ic}$, and $M$ likewise of keys, it is $\sum_g \langle
-        S^{2g\top} N S^{2g+1}, M \rangle$.
+        With $N_{ac} = \sum_i \hat Q^{2g}_{ia} \hat Q^{2g+1}_{ic}$, and the same sum $M$ over keys, it is $\sum_g
+        \langle S^{2g\top} N S^{2g+1}, M \rangle$.
 
         Cost: O(n g s² + g s³).
         """

@@ -1,4 +1,4 @@
-"""What a block model learns from drawn edges: density and its penalty, reweighting, and the fit by likelihood."""
+"""Learning a block model from drawn edges: density and its penalty, reweighting, and the fit by likelihood."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
 Learning = Literal["straight_through", "likelihood"]
-"""What a block model learns from: the task, through gates, or the attention of its edges, by likelihood."""
+"""The source from which a block model learns: the task, through gates, or the attention of its edges, by likelihood."""
 
 
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:

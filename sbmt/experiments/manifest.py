@@ -15,7 +15,7 @@ import sbmt
 
 
 def manifest() -> dict[str, Any]:
-    """What a number depends on besides its configuration: command, versions, hardware and date."""
+    """The origin of a number besides its configuration: command, versions, hardware and date."""
     program = Path(sys.argv[0]).name
     return {
         "command": shlex.join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),

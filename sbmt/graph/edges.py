@@ -182,7 +182,8 @@ class EdgeList(TokenPairs):
     def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
         """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
 
-        Row 0 holds the sources (keys, numbered over example, head and key), row 1 the targets (queries, likewise).
+        Row 0 contains the sources (keys, numbered over example, head and key), row 1 the targets (queries, in the same
+        way).
         """
         return torch.stack([self.key_rows(), self.rows()])
 

@@ -49,10 +49,10 @@ def compiler() -> tuple[str, ...] | None:
 
 @cache
 def library(dtype: torch.dtype) -> tuple[Any, Any]:
-    """The loops for float32 or float64 numbers, and cffi's object that knows their types.
+    """The loops for float32 or float64 numbers, and the cffi object that contains their types.
 
-    They are kept in the user's cache directory (``XDG_CACHE_HOME`` or ``~/.cache``), named by what they are made of.
-    Where it cannot be written to, each process compiles for itself.
+    They are kept in the user's cache directory (``XDG_CACHE_HOME`` or ``~/.cache``), named by a hash of their sources,
+    flags and compiler. If it is not writable, each process compiles separately.
 
     Raises:
         SbmtError: If the compiler fails.

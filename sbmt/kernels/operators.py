@@ -20,21 +20,21 @@ _KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels regis
 
 
 def can_run_on(device: torch.device) -> bool:
-    """Whether the operators serve tensors on this device."""
+    """Whether the operators accept tensors on this device."""
     return device.type == "cpu" and compiler() is not None
 
 
 class Ranges(NamedTuple):
-    """Of rows, or of graphs: range i is from ``ends[i]`` to ``ends[i + 1]``."""
+    """Ranges of rows, or of graphs: range i is from ``ends[i]`` to ``ends[i + 1]``."""
 
     ends: Tensor
     number: int
 
 
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
-    """Ranges of rows, at most one for each thread, that cost about the same, and at least so much.
+    """Ranges of rows, at most one for each thread, that cost about the same, and at least ``least``.
 
-    ``costs`` is what the rows cost up to each of them, ascending from 0: one number more than rows.
+    ``costs`` are running sums of the rows' costs, ascending from 0: one number more than rows.
     """
     n_rows = costs.numel() - 1
     number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
@@ -50,14 +50,14 @@ def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
 
 
 def by_number(number: Count, cost: Count) -> Tensor:
-    """The costs of ``number`` rows or graphs that cost so much each."""
+    """The costs of ``number`` rows or graphs that each have this cost."""
     return cost * torch.arange(number + 1, device="cpu")
 
 
 def call(name: str, costs: Tensor, *arguments: Any) -> None:
     """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no numbers.
 
-    What follows the ranges are tuples for structs, and contiguous tensors for what the loop writes to.
+    The arguments after the ranges are tuples for structs, and contiguous tensors for the loop's results.
     """
     if not any(is_fake(x) for x in _tensors(arguments)):
         _run(name, ranges_of(costs), *arguments)
@@ -132,7 +132,7 @@ def _draw(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], seed: int, first_example: int,
     reach: int, offset: Count, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Calls a loop that draws; returns ``row_ptr`` and ``keys``. Threads share no graph if something is kept of it.
+    """Calls a loop that draws; returns ``row_ptr`` and ``keys``. If data is kept, one thread draws a whole graph.
 
     Raises:
         MemoryError: If there is not enough memory.
@@ -194,7 +194,7 @@ def draw_crossed(
 
 
 def remember(batch: int, heads: int, blocks: Tensor) -> Any:
-    """What :func:`draw_next` keeps of a decoder's keys, as long as somebody holds it."""
+    """The data on a decoder's keys that :func:`draw_next` stores, until this object is deleted."""
     ffi, loops = library(blocks.dtype)
     kept = loops.remember(batch * heads, blocks.shape[1] // 2, blocks.shape[2])
     if kept == ffi.NULL:
@@ -208,7 +208,7 @@ def draw_next(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """:func:`draw_crossed` for the queries from place ``offset`` on, in time that does not depend on it.
 
-    Keys stand at the front of ``part`` and ``weight``, which may have room for more; those before ``offset`` are kept.
+    Keys are at the front of ``part`` and ``weight``, which may have spare capacity; those before ``offset`` are kept.
     """
     model = [_crossed(query_part, query_weight, blocks, part, weight), 0.0]
     address = seed, first_example, reach, offset
@@ -357,7 +357,7 @@ def edge_rate_backward(
 
 @operator
 def pair_totals(part: Tensor, weight: Tensor, size: int) -> Tensor:
-    """How much the tokens of each graph are in every pair of parts, ``(batch, heads, groups, size, size)``."""
+    """The total memberships of each graph's tokens in every pair of parts, ``(batch, heads, groups, size, size)``."""
     batch, heads, n, n_chosen = part.shape
     out = weight.new_zeros(batch, heads, n_chosen // 4, size, size)
     call("pair_totals", by_number(batch * heads, n), part, weight, n, n_chosen // 2, size, out)

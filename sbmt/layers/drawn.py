@@ -14,7 +14,7 @@ from sbmt.types import AttentionOutput, not_compiled
 
 @not_compiled
 def infer_by_kernels(layer: Any, query: Tensor, key: Tensor, masks: Any, start: float, most: float) -> CrossedModel:
-    """What a fitted layer infers from detached tokens: log γ starts at ``start``, rates between parts end at e^most."""
+    """The block model of a fitted layer, from detached tokens; log γ starts at ``start``, rates are at most e^most."""
     from sbmt.kernels.gpu.memberships import infer
 
     query_part, key_part, of_query, of_key, blocks, rates = infer(layer, query, key, masks, start, most)

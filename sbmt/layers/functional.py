@@ -23,7 +23,7 @@ from sbmt.types import AttentionOutput, has_kernels_for
 
 
 class MaskSettings(NamedTuple):
-    """How a mask is drawn, attended and learned.
+    """Settings for drawing a mask, attending along it and learning it.
 
     These are the arguments of :class:`~sbmt.layers.SBMAttention` of the same names, with these differences:
 

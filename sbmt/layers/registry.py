@@ -88,7 +88,7 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
 def options_of(name: str) -> type:
     """The frozen dataclass of an attention's options: the arguments of its constructor that models do not pass.
 
-    Options that any preset sets default to None, which stands for the constructor's default.
+    Options that any preset sets default to None, which means the constructor's default.
     """
     return _options_class(name, choose("attention", name, ATTENTIONS))  # type: ignore[arg-type]
 

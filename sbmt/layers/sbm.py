@@ -220,7 +220,7 @@ class SBMAttention(nn.Module):
         return is_detached and is_served and has_kernels_for(clusters)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
-        """How many keys a query may attend, on average."""
+        """How many keys a query may attend to, on average."""
         return key.shape[2] - self.causal * (query.shape[2] - 1) / 2
 
     def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:

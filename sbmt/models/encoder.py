@@ -52,7 +52,7 @@ class EncoderBlock(nn.Module):
 
 
 class ModelOutput(NamedTuple):
-    """What a model returns: ``values``, and ``attention``, one :class:`~sbmt.types.AttentionOutput` per layer."""
+    """The output of a model: ``values``, and ``attention``, one :class:`~sbmt.types.AttentionOutput` per layer."""
 
     values: Tensor  # the encoder's token vectors (batch, n, d_model), or a head's logits
     attention: tuple[AttentionOutput, ...]

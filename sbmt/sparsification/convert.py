@@ -111,7 +111,7 @@ class SequenceFirst(MultiHeadAttention):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any
     ) -> tuple[Tensor, AttentionOutput | None]:
-        """The parent's, with the first two axes swapped."""
+        """The forward pass of the parent class, with the first two axes swapped."""
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         found, attended = super().forward(query, key, value, *arguments, **options)
         return found.transpose(0, 1), attended

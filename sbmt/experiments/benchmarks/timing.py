@@ -18,7 +18,7 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure."""
+    """Limits on rounds and time of a measurement."""
 
     seconds: float  # of one race, shared equally among its contestants; slow ones may take longer
     least: int = 5  # rounds of the reference and the headline contestants

@@ -40,9 +40,9 @@ def sparsify(
     models are fitted on the run's training examples. The result is an ordinary run, which sbmt evaluate and sbmt
     inspect read.
 
-    With --text, RUN is the folder of a Hugging Face Transformers encoder. The comparison is of how close its embeddings
-    of texts stay to those of full attention, and is written to masks.json, masks.md and masks.png in the output folder,
-    which sbmt.sparsification.load_sparsified reads.
+    With --text, RUN is the folder of a Hugging Face Transformers encoder. The command then compares how close its
+    embeddings of texts stay to those of full attention, and writes the result to masks.json, masks.md and masks.png in
+    the output folder, which sbmt.sparsification.load_sparsified reads.
     """
     check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0 or (fine_tune and text):

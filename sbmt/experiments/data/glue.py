@@ -16,7 +16,7 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class GlueTask:
-    """How a task's tables are laid out."""
+    """The layout of a task's tables."""
 
     folder: str  # its name in GLUE, and of the folder of its tables
     texts: tuple[str, ...]  # the one or two columns with the texts

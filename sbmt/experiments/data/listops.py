@@ -62,7 +62,7 @@ def evaluate_expression(symbols: bytes) -> int:
 
 @dataclass(frozen=True)
 class TreeLaw:
-    """How expressions are drawn, uniformly, and which are kept; the defaults are those of Long Range Arena's data."""
+    """Rules for drawing expressions uniformly and keeping some; the defaults are those of Long Range Arena's data."""
 
     max_depth: int = 10  # largest number of levels of a tree
     max_args: int = 10  # largest number of children of an operator

@@ -45,7 +45,7 @@ SHARD_SIZE = 1000  # images drawn from one stream
 
 @dataclass(frozen=True)
 class PathfinderSettings:
-    """How Pathfinder images are made; the defaults are those of Long Range Arena's hardest 32 × 32 images."""
+    """Settings for making Pathfinder images; the defaults are those of Long Range Arena's hardest 32 × 32 images."""
 
     size: int = 32  # of an image, each way, in pixels
     contour_length: int = 14  # paddles of each of the two long snakes
@@ -204,13 +204,13 @@ class _Attempts:
         return ((owners == _FREE) | (owners == beside)).all(-1)
 
     def cells(self, places: Ints) -> Ints:
-        """The cells of places in the map."""
+        """The indices of the map's cells at these places."""
         x, y = np.moveaxis(places * CELLS // UNITS + FRAME, -1, 0)
         return y * self.width + x
 
 
 def target_ends(middles: Ints, directions: Ints, contour_length: int) -> Ints:
-    """Where the two long snakes begin and end, ``(images, snakes, 2, 2)``, from all paddles of the images."""
+    """The two ends of the two long snakes, ``(images, snakes, 2, 2)``, from all paddles of the images."""
     first, last = ([at, contour_length + at] for at in (0, contour_length - 1))
     begins, ends = middles[:, first] - TIP[directions[:, first]], middles[:, last] + TIP[directions[:, last]]
     return np.stack([begins, ends], axis=2)

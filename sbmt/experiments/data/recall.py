@@ -72,11 +72,11 @@ def check_multi_query(length: int, n_pairs: int, vocab_size: int) -> None:
 def sample_multi_query(
     batch_size: int, length: int, n_pairs: int, vocab_size: int = 8192, *, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n"]]:
-    """Draws sequences that start with pairs of a key and a value, and ask for each key once more at a later place.
+    """Draws sequences that start with pairs of a key and a value, and repeat each key once later, as a query.
 
-    Keys are distinct symbols of the first half of the vocabulary, values distinct ones of the second. Of the places
-    that come after all pairs, every second may hold a query, and the t-th of them does with a probability that falls
-    as t^(POWER − 1). All others hold random symbols.
+    Keys are distinct symbols of the first half of the vocabulary, values distinct ones of the second. After all pairs,
+    every second place may contain a query, and the t-th of them does with a probability that falls as t^(POWER − 1).
+    All others contain random symbols.
 
     Returns tokens, and at each query the value to answer with, ``NO_ANSWER`` elsewhere.
 

@@ -1,4 +1,4 @@
-"""Where a task's examples come from: parts that are made one after the other, and are always the same."""
+"""Sources of a task's examples, in parts that are made one after the other and are always the same."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -89,7 +89,7 @@ Arrangement = dict[str, NDArray[np.int64]]  # by split, indices into the pool: t
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What is known about all examples once every part has been made, in the order of the parts."""
+    """Data on all examples, available once every part has been made, in the order of the parts."""
 
     labels: NDArray[np.int64]
     lengths: NDArray[np.int64]

@@ -192,7 +192,7 @@ def plot_attended_text(
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
     """Writes a figure: densities per layer and head above, the masks of the least and the most dense example below.
 
-    The shade of a pixel or token is the share of queries that attend it (the paper's Figures 5, 7 and 8).
+    The shade of a pixel or token is the share of queries that attend to it (the paper's Figures 5, 7 and 8).
     """
     examples = dict.fromkeys((int(inspection.densities.argmin()), int(inspection.densities.argmax())))
     seen = {example: inspection.see(example, query) for example in examples}
@@ -230,7 +230,7 @@ def _draw_bars(axes: Axes, inspection: Inspection) -> None:
 
 
 def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, _: int) -> Part:
-    """The image, then how often each head attends each pixel (Figures 7 and 8)."""
+    """The image, then how often each head attends to each pixel (Figures 7 and 8)."""
     first_id, side = run.about["data"]["first_id"], isqrt(len(document.tokens))
     columns = min(1 + upper.size, _MAPS)
     rows = ceil((1 + upper.size) / columns)

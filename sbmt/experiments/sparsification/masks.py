@@ -274,7 +274,7 @@ def at_rates(edges_per_query: float) -> MaskedAttention:
 
 
 def ideal_rates(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """Drawn in proportion to attention."""
+    """Pairs drawn in proportion to attention, at this density."""
     weights = [full_attention(heads) for heads in layer]
     low, high = 0.0, 1e6
     for _ in range(60):

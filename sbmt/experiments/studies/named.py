@@ -76,7 +76,7 @@ def _scheduled(config: TrainingConfig, length: int, **changed: Any) -> TrainingC
 
 
 def _controls(n_chunk: int) -> tuple[Trial, ...]:
-    """What fitted masks are compared with, beside full attention."""
+    """The baselines of fitted masks, with full attention first."""
     return (
         FULL,
         Trial("random", "random, its density", CONTROL, density_of="fitted"),

@@ -237,7 +237,7 @@ class TrainingConfig(ABC):
         return min(1.0, (step + 1) / (warmup + 1), (self.steps - step) / (cooldown + 1))
 
     def n_examples(self, split: str) -> int | None:
-        """How many examples of ``dev`` or of a test split are evaluated; None means all."""
+        """The number of examples of ``dev`` or of a test split to evaluate; None means all."""
         return getattr(self, "dev_examples" if split == "dev" else "test_examples", None)
 
     def make_metrics(self, n_classes: int) -> "dict[str, Metric]":

@@ -20,7 +20,7 @@ ExamplesOf = Callable[[int], Numbers | None]
 """The examples of batch 0, 1, …; None after the last."""
 
 INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
-"""What results record of prepared examples."""
+"""The data on prepared examples that results record."""
 
 
 @dataclass(frozen=True, eq=False)

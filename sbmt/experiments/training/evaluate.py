@@ -44,7 +44,7 @@ class Evaluation:
 
     @property
     def n_examples(self) -> int:
-        """How many examples."""
+        """The number of examples."""
         return len(self.densities)
 
     @property

@@ -25,7 +25,7 @@ TEST_SEED = 1_000_003
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig, positions="none"):
-    """A run on generated sequences: Adam at a constant learning rate, with a cooldown if asked for.
+    """A run on generated sequences: Adam at a constant learning rate, with a cooldown if requested.
 
     A task defines ``make_model`` and ``sample``, which draws n sequences, the same together as one by one. By default
     there are no positions, since no label depends on them.

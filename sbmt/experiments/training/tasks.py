@@ -342,7 +342,7 @@ ANEW = {
 
 
 def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
-    """The paper's settings of fine-tuning, except for those given, with the network of a pre-training configuration."""
+    """The paper's fine-tuning settings, except for those given, and the network of a pre-training configuration."""
     network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
 

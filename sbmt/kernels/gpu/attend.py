@@ -1,4 +1,4 @@
-"""Attention along edges while they are drawn, and the fit to it; the backward pass draws again what nobody has written.
+"""Attention along edges while they are drawn, and the fit to it; the backward pass draws the same edges again.
 
 The plain twin is :func:`sbmt.attention.dense.attend_dense` along the edges of
 :func:`~sbmt.kernels.gpu.draw.list_edges`.
@@ -17,7 +17,7 @@ from sbmt.kernels.gpu.totals import finish_keys
 
 
 class Inputs(NamedTuple):
-    """What is attended, and how: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` has them."""
+    """The inputs of attention: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` has them."""
 
     query: Any
     key: Any

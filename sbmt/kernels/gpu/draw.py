@@ -1,9 +1,10 @@
-"""Drawing edges from memberships in crossed partitions: one program for each row, which never writes them down.
+"""Drawing edges from memberships in crossed partitions: one program for each row, which does not store them.
 
 A row's edges are the keys of its window, which are certain; keys that are visited one by one, where a row expects many
 of them or they are in a causal row's own chunk; and the keys that points of a Poisson process land on, of which only
-the first on each key counts. Tiles of such keys are drawn again wherever they are needed, from random numbers with an
-address of their own (:mod:`sbmt.counter_rng`), so no edge is ever written, and nothing is asked of the device.
+the first on each key counts. Tiles of such keys are drawn again wherever they are needed, from random numbers that
+depend only on their address (:mod:`sbmt.counter_rng`), so no edge is ever stored, and the host never waits for the
+device.
 
 The plain twin draws points with numpy in :file:`tests/kernels/test_gpu.py`.
 """
@@ -28,7 +29,7 @@ TILE = 16  # keys at a time
 
 
 class Draw(NamedTuple):
-    """What edges are drawn from: tensors in Python, pointers in a kernel."""
+    """The inputs from which edges are drawn: tensors in Python, pointers in a kernel."""
 
     rates: Any  # (graphs, n_queries, parts), each query's rates to all parts
     part: Any  # parts of keys, int16 (graphs, n_keys, 4 · groups)
@@ -50,7 +51,7 @@ class Draw(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Where a program is, and what its row consists of."""
+    """The position of a program, and the parts of its row."""
 
     at: Any  # among all rows
     graph: Any
@@ -74,7 +75,7 @@ class Row(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What kernels are compiled for."""
+    """The constants for which kernels are compiled."""
 
     size: int
     n_groups: int
@@ -130,7 +131,7 @@ def one_over(number, at, s: tl.constexpr):
 
 @triton.jit
 def _rates_by_part(draw, at, table, s: tl.constexpr):
-    """A row's rates to the first parts of all groups through whatever second part: ``[rows]``, 0 beyond the last."""
+    """A row's rates to the first parts of all groups, summed over second parts: ``[rows]``, 0 beyond the last."""
     ga, b = tl.arange(0, s.rows), tl.arange(0, s.columns)[None, :]
     live = ga < s.n_groups * s.size
     group = ga // s.size
@@ -144,7 +145,7 @@ def _rates_by_part(draw, at, table, s: tl.constexpr):
 
 @triton.jit
 def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
-    """What the program's row consists of."""
+    """The parts of the program's row."""
     at = tl.program_id(0).to(tl.int64)
     graph, query = at // draw.n_queries, (at % draw.n_queries).to(tl.int32)
     example, head = graph // draw.n_heads, graph % draw.n_heads
@@ -186,7 +187,7 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
 
 @triton.jit
 def _first_above(values, x, low, high, STEPS: tl.constexpr):
-    """Of ascending values at ``low`` … ``high`` − 1, the place of the first above x; ``high`` if there is none."""
+    """The place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
     for _ in range(STEPS):
         middle = (low + high) // 2
         is_open = low < high
@@ -306,7 +307,7 @@ def prepare(
     rates: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, masks: tuple[Tensor | None, Tensor | None, bool],
     seed: Tensor, first_example: int, extra: float, reach: int,
 ) -> tuple[Draw, Sizes]:  # fmt: skip
-    """What kernels need of a model's rates to parts, the parts and memberships of its keys, and its masks."""
+    """The inputs of the kernels from a model's rates to parts, its keys' parts and memberships, and its masks."""
     batch, heads, n_queries, _ = rates.shape
     n_keys, n_groups, size = part.shape[2], part.shape[3] // 4, blocks.shape[2]
     causal, both = masks[2], both_masks(masks[0], masks[1], (batch, heads, n_queries, n_keys))
@@ -328,7 +329,7 @@ def prepare(
 
 
 def list_edges(draw: Draw, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of the edges that are attended, of which the host asks how many there are."""
+    """``row_ptr`` and ``keys`` of the edges that are attended; the host waits for their number."""
     n_rows = draw.rates.shape[0] * draw.rates.shape[1] * draw.n_queries
     degrees = draw.part.new_empty(n_rows, dtype=torch.int32)
     _list_kernel[(n_rows,)](draw, degrees, degrees, degrees, sizes, False, TILE, num_warps=1)

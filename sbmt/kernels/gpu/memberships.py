@@ -1,4 +1,4 @@
-"""From tokens to memberships in crossed partitions, as a fitted layer infers them: two launches, and two backward.
+"""Infers memberships in crossed partitions as a fitted layer does: two launches forward and two backward.
 
 One kernel copies queries and keys into one buffer, queries first, which the layer's MLP maps to nodes. The other
 multiplies nodes by clusters, chooses two parts of each partition, and adds up the rates of queries to all parts, so
@@ -31,7 +31,7 @@ class Sides(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What kernels are compiled for."""
+    """The constants for which kernels are compiled."""
 
     n_partitions: int
     size: int  # parts of a partition
@@ -86,7 +86,7 @@ def _join_kernel(query, key, out, sides, s: tl.constexpr):
 
 @triton.jit
 def _in_parts(parts, lower, upper, of_lower, of_upper):
-    """What belongs to two parts, in all parts of the partition."""
+    """The values of two parts, spread over all parts of the partition, with zeros elsewhere."""
     x = tl.where(parts[None, :] == lower[:, None], of_lower[:, None], 0.0)
     return x + tl.where(parts[None, :] == upper[:, None], of_upper[:, None], 0.0)
 
@@ -181,7 +181,7 @@ def _one_over_root(square):
 def _finish_kernel(
     clusters, blocks, to_nodes, out, to_clusters, to_blocks, squares, to_log_rate, largest, sides, s: tl.constexpr
 ):
-    """Scales gradients to length 1; the last program of a head first leads those of its blocks on to its clusters."""
+    """Scales gradients to length 1; the last program of a head first passes those of its blocks on to its clusters."""
     t = _enter_tile(sides, s)
     real = squares.dtype.element_ty
     if tl.program_id(0) < tl.num_programs(0) - 1:
@@ -224,7 +224,7 @@ class Memberships(torch.autograd.Function):
         ctx: Any, nodes: Tensor, clusters: Tensor, log_rate: Tensor, log_start: Tensor, start: float, is_starting: bool,
         largest: float, shape: tuple[int, ...], sides: Sides, s: Sizes,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """``start`` is the logarithm of rates where none has been decided; ``is_starting`` says that this decides it.
+        """``start`` is the logarithm of rates until one is set; ``is_starting`` means that this call sets it.
 
         The logarithm of a rate between parts is at most ``largest``.
         """
@@ -273,7 +273,7 @@ def _grid(shape: tuple[int, ...]) -> tuple[int, int]:
 def infer(
     layer: Any, query: Tensor, key: Tensor, masks: tuple[Any, Any], start: float, largest: float
 ) -> tuple[Tensor, ...]:
-    """What :class:`Memberships` returns for a layer's tokens."""
+    """The results of :class:`Memberships` for a layer's tokens."""
     shape, (n_heads, n_rows, d) = (*query.shape[:3], key.shape[2]), layer.clusters.shape
     both, n_partitions = both_masks(*masks, shape), 2 * layer.n_groups
     query_mask, key_mask = both or (layer.log_start,) * 2

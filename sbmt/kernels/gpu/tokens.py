@@ -1,4 +1,4 @@
-"""Where numbers lie in memory: kernels read queries, keys and values as they are, so that nothing has to be copied."""
+"""Addresses of numbers in memory: kernels read queries, keys and values in place, so that nothing is copied."""
 
 from typing import Any, NamedTuple
 
@@ -24,20 +24,20 @@ def strided(x: Tensor) -> Strided:
 
 @triton.jit
 def rows_of(x, example, head, tokens):
-    """Where the rows of tokens of one example and head start."""
+    """The address at which the tokens of one example and head start."""
     return x.start + example * x.example + head * x.head + tokens.to(tl.int64) * x.token
 
 
 @triton.jit
 def tile(matrix, rows, is_row, n_columns, COLUMNS: tl.constexpr):
-    """Where rows of a matrix lie, and which of their elements exist."""
+    """The addresses of a matrix's rows, and which of their elements exist."""
     column = tl.arange(0, COLUMNS)[None, :]
     return matrix + rows[:, None] * n_columns + column, is_row[:, None] & (column < n_columns)
 
 
 @triton.jit
 def product(x, y):
-    """A matrix product by tensor cores, about as precise as float32 is; no dimension may be less than 16."""
+    """A matrix product on tensor cores, about as precise as float32; no dimension may be less than 16."""
     return tl.dot(x, y, input_precision="tf32x3", out_dtype=x.dtype)
 
 

@@ -1,4 +1,4 @@
-r"""What the sum of all rates asks of keys: its gradient reaches every key, whether or not somebody attends to it.
+r"""The gradient of the sum of all rates, which reaches every key, whether or not a query attends to it.
 
 With the rates $x_i$ of query i to the first parts of a group and $y_i$ to the second ones, a key whose memberships are
 $v$ and $w$ adds $v^\top R\, w$ to the sum, where $R = \sum_i x_i y_i^\top$ runs over the queries that see it by

@@ -78,3 +78,9 @@ def test_an_attention_from_outside_is_said_to_be_not_counted():
 def test_bad_columns_are_refused(column, words):
     with pytest.raises(SbmtError, match=words):
         Column("", *column)
+
+
+@pytest.mark.bad_input
+def test_unknown_methods_are_refused():
+    with pytest.raises(SbmtError, match="attention among 'full'"):
+        cost_report(["flash"], SHORT)

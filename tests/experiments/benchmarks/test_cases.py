@@ -77,3 +77,11 @@ def test_16_bit_tokens_meet_a_layer_in_float32():
     assert {x.dtype for x in placed.leaves[3:]} == {torch.float32}
     assert outcome("sbm", placed, False)[0].dtype == torch.bfloat16
     torch.testing.assert_close(full_attention(placed).float(), full_attention(build(SMALL)), rtol=0.05, atol=0.05)
+
+
+def test_the_same_seed_gives_the_same_input_and_leaves_torch_alone():
+    state = torch.get_rng_state()
+    one, same, other = (build(fitted_setting(64, 4.0), seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(one.leaves, same.leaves, strict=True))
+    assert not torch.equal(one.query, other.query)

@@ -94,3 +94,13 @@ def test_every_token_can_be_written():
     assert words == ["<s>", " film", " ", "é", "\\u4e2d"]
     axes, none = Figure().subplots(), torch.zeros(256, dtype=torch.bool)
     plot_attended_text(axes, glyphs, torch.rand(256), none, -1, upper=1.0, width=40)  # else a warning
+
+
+@pytest.mark.usefixtures("toys")
+def test_full_attention_attends_everything_everywhere(tiny):
+    run = fit(tiny("text", attention="full"))
+    for document in inspect_examples(run, 4).see(1):
+        assert bool((document.in_degrees == 1).all()) and bool(document.is_attended.all())
+    with pytest.raises(SbmtError, match="at least 2 examples"):
+        inspect_examples(run, 1)
+    assert len(run.model._forward_pre_hooks) == 0

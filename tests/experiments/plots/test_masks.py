@@ -47,3 +47,11 @@ def test_heatmap_shows_the_mask(mask, convert):
 def test_what_does_not_fit_is_refused(wrong):
     with pytest.raises(SbmtError, match="expected"):
         wrong()
+
+
+def test_scores_hide_what_the_mask_leaves_out(mask):
+    scores = torch.randn(5, 7)
+    shown = plot_scores(scores, mask).images[0]
+    assert np.array_equal(~np.ma.getmaskarray(shown.get_array()), mask)
+    low, high = shown.get_clim()
+    assert low == -high == -float(scores[mask].abs().max())

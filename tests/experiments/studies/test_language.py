@@ -7,8 +7,9 @@ import pytest
 
 from sbmt import SbmtError
 from sbmt.experiments.studies import language as language_studies
-from sbmt.experiments.studies.language import fine_tuning_study, pretraining_study, run_language_studies
+from sbmt.experiments.studies.language import TRIALS, fine_tuning_study, pretraining_study, run_language_studies
 from sbmt.experiments.studies.study import run_study
+from sbmt.experiments.training.tasks import REDUCED_MLM
 from tests.experiments.training.tiny_language import N_TRAIN
 
 pytestmark = pytest.mark.usefixtures("language")
@@ -89,3 +90,15 @@ def test_what_is_missing_is_told_before_the_first_run(tmp_path, small, monkeypat
     with pytest.raises(SbmtError, match="prepared examples in"):
         run_language_studies(["full"], ["sst2"], tmp_path / "runs", **asked)
     assert not (tmp_path / "runs").exists()
+
+
+def test_every_attention_is_pretrained_once():
+    study = pretraining_study(TRIALS)
+    assert study.config == REDUCED_MLM and study.n_seeds == 1
+    attentions = {"random-equal": "random_mask", "window": "random_mask", "sbm-loops": "sbm"}
+    for name in TRIALS:
+        config = config_of(study, name)
+        assert config.attention == attentions.get(name, name.removesuffix("-long"))
+        assert config.steps == REDUCED_MLM.steps * (3 if name == "full-long" else 1)
+        if hasattr(config.options, "window"):
+            assert config.options.window == (0 if name == "sbm-loops" else 16)

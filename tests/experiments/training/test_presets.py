@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 import pytest
 
 from sbmt import SBMAttention
+from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.training import SIZES
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.tasks import (
@@ -13,6 +14,7 @@ from sbmt.experiments.training.tasks import (
     LONG_RANGE_TASKS,
     PAPER,
     PAPER_MLM,
+    REDUCED_MLM,
     GlueConfig,
     epochs_of,
     fine_tuning,
@@ -71,3 +73,16 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
 def test_epochs_become_steps(n_train, batch_size, epochs, expected):
     config = epochs_of(GlueConfig(tokenizer="t", batch_size=batch_size), n_train, epochs)
     assert (config.steps, config.warmup_steps, config.eval_every) == expected
+
+
+def test_encodings_follow_task_and_quirks(tiny):
+    assert tiny("image").encoding(0) == Encoding(0, 64, is_image=True)
+    quirky = Encoding(1, 20, is_padded_to_length=True, is_zero_padding=True)
+    assert tiny("retrieval", quirks=True).encoding(1) == quirky
+
+
+def test_reduced_settings_ask_for_less():
+    names = ("length", "steps", "batch_size", "d_model", "d_hidden", "n_heads", "n_layers")
+    assert all(getattr(REDUCED_MLM, name) < getattr(PAPER_MLM, name) for name in names)
+    assert REDUCED_MLM.options.window / REDUCED_MLM.length == PAPER_MLM.options.window / PAPER_MLM.length
+    assert REDUCED_MLM.override(attention="performer").attention_arguments() == {"n_features": 32}

@@ -546,35 +546,6 @@ def _percents(limits: list[float]) -> str:
     return f"{100 * high:.1f} %, or never" if rounds_to_nothing else f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
-ATTENTIONS = (
-    ("full attention, fused kernel", "full-fused", "full", "full", "full"),
-    ("SBM", "sbm", "sbm", "sbm", "sbm"),
-    ("random mask", "random-mask", "", "random-equal", "random-equal"),
-    ("window", "", "", "", "window"),
-    ("linear", "linear", "linear", "linear", "linear"),
-    ("Reformer", "reformer", "reformer", "reformer", ""),
-    ("Performer", "performer", "performer", "", ""),
-    ("Linformer", "linformer", "linformer", "", ""),
-    ("Nyströmformer", "nystromformer", "nystromformer", "", "nystromformer"),
-)
-
-
-def others_table() -> str:
-    """All attentions side by side: their costs on ListOps, and their scores here."""
-    operations, memory = (load("costs")[name] for name in ("operations", "memory"))
-    rows = []
-    for title, cost, tokens, listops, words in ATTENTIONS:
-        cells = [LEFT_OUT] * 2
-        if cost:
-            flops = [operations[name][0]["attention"]["n_flops"] for name in (cost.removesuffix("-fused"), "full")]
-            peaks = [memory[name][0]["forward"] for name in (cost, "full-fused")]
-            cells = [f"{flops[0] / flops[1]:.2f}", f"{peaks[0] / peaks[1]:.1f}"]
-        found = reached("figure4", tokens)
-        cells += [f"{median(found):.3f}" if found else LEFT_OUT, _mean_of("listops", listops, scale=1, form=".3f")]
-        rows.append((title, *cells, _mean_of("glue/mlm", words, "perplexity", 1, ".0f")))
-    return grid(("attention", "operations", "memory", "repeated tokens", "ListOps", "hidden words"), rows)
-
-
 def cost_table(name: str) -> str:
     """A table of counted operations, relative to full attention."""
     return next(table.markdown() for table in cost_tables(load("costs")) if table.name == name)

@@ -112,7 +112,7 @@ def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
         "memberships: MLP of Q and K": f"8·{per}·n·d²",
         "memberships: products with C": f"4·{per}·n·k·d",
         "block matrix": "2·h·k²·d",
-        **choose("sampler whose cost is known", layer.sampler, samplers),
+        **choose("the counted sampler", layer.sampler, samplers),
     }
     is_linear, is_fitted = layer.link == "bilinear", layer.learning == "likelihood"
     if is_fitted or (is_linear and not layer.reweight):
@@ -124,7 +124,7 @@ def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
 
 def _crossed_steps(layer: SBMAttention) -> Steps:
     """The same for crossed memberships and the exact sampler."""
-    choose("sampler whose cost is known with crossed memberships", layer.sampler, {"exact": None})
+    choose("the counted sampler of crossed memberships", layer.sampler, {"exact": None})
     return {
         "memberships: linear map of Q and K": "4·b·h·n·d²",
         "memberships: products with C": "8·b·h·n·g·s·d",

@@ -54,7 +54,7 @@ def describe(x: object) -> object:
 def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
     """Returns ``table[name]``; for an unknown name, SbmtError lists the valid ones."""
     if not isinstance(name, str) or name not in table:
-        raise SbmtError(f"{kind} among {', '.join(map(repr, table))}", repr(name), "use one of those names")
+        raise SbmtError(f"{kind} to be one of {', '.join(map(repr, table))}", repr(name), "choose one of these")
     return table[name]
 
 

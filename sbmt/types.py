@@ -98,7 +98,7 @@ def check_no_proxies(**tensors: Any) -> None:
     for name, x in tensors.items():
         if isinstance(x, torch.fx.Proxy):
             do = "use torch.compile to get a graph"
-            raise SbmtError(f"{name} as a tensor", "a proxy of torch.fx.symbolic_trace, which cannot follow masks", do)
+            raise SbmtError(f"{name} as a tensor", "a proxy of torch.fx.symbolic_trace, which cannot trace masks", do)
 
 
 def check_floating(**tensors: Any) -> None:
@@ -118,7 +118,7 @@ def check_untransformed(*tensors: Any) -> None:
             if isinstance(t, Tensor):
                 t.untyped_storage()
     except NotImplementedError as error:
-        got = "one without memory, such as the wrappers of vmap and grad"
+        got = "a tensor without memory, such as a wrapper of vmap or grad"
         do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
         raise SbmtError("dense tensors outside torch.func", got, do) from error
 

@@ -39,16 +39,16 @@ def main(
     """
     console = Console()
     if (n is None) != (k is None):
-        raise SbmtError("--n and --k together", "one of them", "give both to certify a case, none for the report")
+        raise SbmtError("--n and --k together", "one of them", "give both to certify a case, neither for the report")
     if n is not None and k is not None:
         if only is not None:
-            raise SbmtError("--only without a case", "--n and --k too", "leave out one or the other")
+            raise SbmtError("either --only or --n and --k", "all of them", "omit --only to certify a case")
         certificate = certify(three_patterns(n, k, _relays(relays)), _layers(order))
         console.print(certificate.text(), markup=False, highlight=False, soft_wrap=True)
         _write(json_file, certificate.to_json())
         raise typer.Exit(0 if certificate.outcome == "proved" else 1)
     if relays is not None or order is not None:
-        raise SbmtError("--n and --k with --order and --relays", "none", "give a case to certify")
+        raise SbmtError("--order and --relays need a case to certify: give --n and --k")
     chosen = STATEMENTS if only is None else [choose("statement", only, {one.name: one for one in STATEMENTS})]
     results = run(track(chosen, "checking", console=Console(stderr=True)))
     console.print(table(results))
@@ -71,7 +71,7 @@ def _relays(given: str | None) -> str | list[int]:
 
 def _layers(order: str | None) -> list[int] | None:
     if order is not None and not (order.isascii() and order.isdigit()):
-        raise SbmtError("an order of the patterns in digits, such as 321", repr(order), "write only digits")
+        raise SbmtError("--order as digits, such as 321", repr(order), "give the order of the patterns in digits alone")
     return None if order is None else [int(digit) for digit in order]
 
 

@@ -48,7 +48,7 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
     The order counts from 1, a permutation such as (1, 3, 2); None keeps the patterns as listed.
     """
     if isinstance(patterns, (np.ndarray, EdgeList)) or hasattr(patterns, "tocsr"):
-        raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern into a list")
+        raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern in a list")
     listed = as_list(patterns, "a list of patterns", "give boolean arrays, row = query, column = key")
     sparse = [as_csr(pattern) for pattern in listed]
     if not sparse or len({matrix.shape for matrix in sparse}) != 1:
@@ -200,7 +200,7 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
     layers = as_csrs(patterns, order)
     queries, keys = union(layers).nonzero()
     if (queries < keys).any():
-        raise SbmtError("causal patterns, j ≤ i", "one that attends to a later token", "use min_layers")
+        raise SbmtError("causal patterns, j ≤ i", "one that attends to a later token", "call min_layers")
     wanted, before = np.tri(layers[0].shape[0], dtype=bool), None
     for t, reached in enumerate(layer_by_layer(layers), start=1):
         if (reached == wanted).all():

@@ -80,7 +80,7 @@ def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> f
     """
     check_sizes(n_keys=n_keys)
     if not is_number(gap, 0) or not is_number(tolerance, 0, 1) or gap in (0, math.inf) or tolerance in (0, 1):
-        raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "ties are never resolved")
+        raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "no scale resolves ties")
     odds = (1 - float(tolerance)) / float(tolerance)
     return max(0.0, math.log((int(n_keys) - 1) * odds) / float(gap)) if n_keys > 1 else 0.0
 

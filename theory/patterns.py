@@ -114,7 +114,7 @@ def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool 
     """
     check_sizes(n=n, stride=stride)
     if not is_integer(c) or not 0 <= c <= stride:
-        raise SbmtError(f"c in [0, {stride}]", c, "a block has only stride tokens")
+        raise SbmtError(f"c in [0, {stride}]", c, "a block has no more tokens")
     i, j = np.ogrid[:n, :n]
     is_allowed = (j <= i) if causal else np.ones((n, n), dtype=bool)
     own = (i // stride == j // stride) & is_allowed

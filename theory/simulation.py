@@ -88,7 +88,7 @@ def certify_draws(
         raise SbmtError("lists of patterns", repr(draws), "give one list of patterns per draw")
     certificates = [certify(patterns, order, repeat=repeat, time_limit=time_limit) for patterns in draws]
     if not certificates:
-        raise SbmtError("at least one draw", 0, "sample some masks")
+        raise SbmtError("at least one draw", 0, "draw some masks")
 
     def count(outcomes: list[str]) -> Estimate:
         return Estimate(outcomes.count("proved"), len(outcomes), outcomes.count("unknown"))

@@ -26,8 +26,8 @@ class Cache:
         n = new[0].shape[2]
         before, now = ([(*x.shape[:2], *x.shape[3:]) for x in some] for some in (self._buffers, new))
         if self._buffers and before != now:
-            got = f"{tuple(new[0].shape[:2])} after {tuple(self._buffers[0].shape[:2])}"
-            raise SbmtError("with a cache, as many examples and heads as before", got, "start with a new cache")
+            expected = f"{tuple(self._buffers[0].shape[:2])} examples and heads, as in the cache"
+            raise SbmtError(expected, tuple(new[0].shape[:2]), "start with a new cache")
         if not self._buffers or self.length + n > self._buffers[0].shape[2]:
             capacity = max(64, 2 * (self.length + n))
             buffers = [x.new_zeros(*x.shape[:2], capacity, *x.shape[3:]) for x in new]
@@ -43,9 +43,9 @@ class Cache:
 def check_decoding(module: Any, *masks: Tensor | None) -> None:
     """Raises SbmtError unless an attention is called with a cache as it must be: causal, in eval mode, unpadded."""
     if not getattr(module, "causal", False):
-        raise SbmtError("a causal attention with a cache", type(module).__name__, "build it with causal=True")
+        raise SbmtError(f"a cache needs causal attention: build {type(module).__name__} with causal=True")
     if module.training or torch.is_grad_enabled():
         got = "training mode" if module.training else "gradients on"
         raise SbmtError("eval mode and torch.no_grad() with a cache", got, "call eval(), or leave the cache out")
     if any(mask is not None for mask in masks):
-        raise SbmtError("no padding with a cache", "a mask", "decode sequences of equal length together")
+        raise SbmtError("a cache does not support padding masks: decode sequences of equal length together")

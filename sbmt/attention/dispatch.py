@@ -51,7 +51,7 @@ def available_backends(device: torch.device | str = "cpu") -> list[str]:
     try:
         device = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise SbmtError("a device of torch", repr(device), "such as 'cpu' or 'cuda'") from error
+        raise SbmtError("a device of torch", repr(device), "use 'cpu' or 'cuda', for example") from error
     serves = {"cpu": can_run_on(device), "gpu": device.type == "cuda"}
     return [name for name in BACKENDS if serves.get(name, True)]
 
@@ -187,8 +187,8 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
     check_floating(query=query, key=key, value=value)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4 or 0 in tensor.shape[1:]:
-            do = "leave empty sequences out and add the missing dimensions"
-            raise SbmtError(f"{name} of shape (batch, heads, n, d), none of them 0 but batch", tuple(tensor.shape), do)
+            do = "omit empty sequences, and add missing dimensions"
+            raise SbmtError(f"{name} of shape (batch, heads, n, d), where only batch may be 0", tuple(tensor.shape), do)
     if not query.device == key.device == value.device:
         devices = f"{query.device}, {key.device} and {value.device}"
         raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")

@@ -60,8 +60,8 @@ def check_terms(terms: EdgeTerms, n_edges: int, n_sinks: int, device: torch.devi
         check_numbers(name, numbers, n_edges, device)
     check_numbers("sink", sink, n_sinks, device)
     if gate is not None and not bool((gate > 0).all()):
-        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "leave the edge out")
+        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "omit that edge")
     if bias is not None and not bool(bias.isfinite().all()):
-        raise SbmtError("a finite bias", "NaN or infinity", "leave the edge out")
+        raise SbmtError("a finite bias", "NaN or infinity", "omit edges instead of giving them −∞")
     if sink is not None and not bool((sink < math.inf).all()):
         raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")

@@ -72,8 +72,8 @@ def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sam
     """
     check_choice("kind", kind, DensityKind)
     if not isinstance(outputs, (list, tuple)) or not outputs or not all(hasattr(o, "density") for o in outputs):
-        do = "pass those of the encoder's layers"
-        raise SbmtError("at least one attention output in a list", describe(outputs), do)
+        do = "pass the attention outputs of the encoder's layers"
+        raise SbmtError("a list of at least one attention output", describe(outputs), do)
     densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]
     means = [d.mean(0).mean() if len(d) else d.sum() for d in densities]  # 0 for an empty batch
     return torch.stack(means).mean()
@@ -106,9 +106,9 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
             got = describe(edges_per_query)
-            raise SbmtError("edges_per_query > 0 with learning='likelihood'", got, "start with 16")
+            raise SbmtError("edges_per_query > 0 for learning='likelihood'", got, "start with 16")
     elif edges_per_query is not None:
-        raise SbmtError("edges_per_query with learning='likelihood'", f"learning={learning!r}", "leave it out")
+        raise SbmtError("learning='likelihood' for edges_per_query", f"learning={learning!r}", "omit edges_per_query")
 
 
 def fit_loss(

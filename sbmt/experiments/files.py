@@ -25,25 +25,25 @@ MOST_TENSORS = 1 << 36
 
 
 @contextmanager
-def tell_os_errors(expected: str, do: str = "choose a folder with room and rights") -> Iterator[None]:
-    """Turns errors of the operating system within the block into one SbmtError."""
+def tell_os_errors(action: str, do: str = "check the folder's free space and permissions") -> Iterator[None]:
+    """Turns errors of the operating system within the block into one SbmtError, "cannot" and the action."""
     try:
         yield
     except (OSError, UnicodeEncodeError) as error:  # the latter for names that no file can have
-        raise SbmtError(expected, getattr(error, "strerror", None) or error, do) from error
+        raise SbmtError(f"cannot {action} ({getattr(error, 'strerror', None) or error}): {do}") from error
 
 
 def check_regular(path: Path, do: str = "check its name and permissions") -> None:
     """Raises SbmtError unless a path leads to a regular file; reading a pipe or a device might never finish."""
-    with tell_os_errors(f"a file {path}", do):
+    with tell_os_errors(f"read {path}", do):
         if not stat.S_ISREG(path.stat().st_mode):
-            raise SbmtError(f"a regular file {path}", "a folder, a device or a pipe", "name a plain file")
+            raise SbmtError(f"{path} to be a regular file", "a folder, a device or a pipe", "name a regular file")
 
 
 def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and permissions") -> bytes:
     """The content of a file of any origin, of at most ``most`` bytes."""
     check_regular(path, do)
-    with tell_os_errors(f"a file {path}", do):
+    with tell_os_errors(f"read {path}", do):
         if (size := path.stat().st_size) > most:
             raise SbmtError(f"at most {most:,} bytes in {path}", f"{size:,}", "check where it comes from")
         return path.read_bytes()
@@ -54,18 +54,18 @@ def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
 
     In the last case, it contains a file ``marker`` that begins with ``start``.
     """
-    with tell_os_errors(f"to write into {folder}"):
+    with tell_os_errors(f"write into {folder}"):
         others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
         if others and not _begins(folder / marker, start):
             expected = f"{folder} to be absent, empty, or created by this command"
-            raise SbmtError(expected, f"other files, such as {min(others)}", "name another, or move them away")
+            raise SbmtError(expected, f"other files, such as {min(others)}", "choose another folder, or move them away")
 
 
 def check_may_replace(path: Path, marker: Path, start: bytes) -> None:
     """Raises SbmtError if a file exists and no file ``marker`` that begins with ``start`` identifies it as ours."""
-    with tell_os_errors(f"to write {path}"):
+    with tell_os_errors(f"write {path}"):
         if path.exists() and not _begins(marker, start):
-            raise SbmtError(f"to write {path}", "a file that this command did not make", "name another folder")
+            raise SbmtError(f"cannot replace {path}, which this command did not write: name another folder")
 
 
 def _begins(path: Path, start: bytes) -> bool:
@@ -77,7 +77,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
     """
-    with tell_os_errors(f"to write {path}"):
+    with tell_os_errors(f"write {path}"):
         target = _target(path)
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 def check_writable(*paths: Path | None) -> None:
     """Checks that files can be written, so that a long computation does not fail at its end; None is skipped."""
     for path in filter(None, paths):
-        with tell_os_errors(f"to write {path}"):
+        with tell_os_errors(f"write {path}"):
             parent = next(folder for folder in _target(path).parents if folder.exists())
             tempfile.TemporaryFile(dir=parent).close()
 
@@ -106,14 +106,14 @@ def check_not_replaced(source: Path | None, *outputs: Path | None) -> None:
     """Raises SbmtError if an output, under whatever name, is the file that is read; None is skipped."""
     for path in filter(None, outputs):
         if source and (target := _target(path)).exists() and target.samefile(source):
-            raise SbmtError(f"an output file other than {source}, which is read", path, "name a new one")
+            raise SbmtError(f"an output file other than the input {source}", path, "choose a different name")
 
 
 def _target(path: Path) -> Path:
     """The file that a path or link leads to, which need not exist; SbmtError if it is not a regular file."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        raise SbmtError(f"to write {path}", "a folder, a device or a pipe", "name a plain file")
+        raise SbmtError(f"{path} to be a regular file", "a folder, a device or a pipe", "name a regular file")
     return target
 
 
@@ -141,7 +141,7 @@ def read_json(path: Path) -> Any:
         return content
     except (ValueError, RecursionError) as error:
         do = "restore it, or remove its folder and create it again"
-        raise SbmtError(f"JSON in {path}", f"damage ({error})", do) from error
+        raise SbmtError(f"the JSON in {path} is damaged ({error}): {do}") from error
 
 
 def check_form(content: Any, form: Any, where: str) -> None:
@@ -192,7 +192,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             raise ValueError("wrong checksum")
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         do = "restore it, or remove its folder and train again"
-        raise SbmtError(f"tensors in {path}", f"damage ({error})", do) from error
+        raise SbmtError(f"the tensors in {path} are damaged ({error}): {do}") from error
     return tensors
 
 

@@ -20,9 +20,9 @@ def only_writer(folder: Path) -> Iterator[None]:
     """
     path = folder / LOCK
     lock = FileLock(path, timeout=PATIENCE, poll_interval=0.1)
-    with tell_os_errors(f"to write into {folder}"):
+    with tell_os_errors(f"write into {folder}"):
         if path.exists() and path.stat().st_size:  # ours are empty
-            raise SbmtError(f"to lock {folder}", f"a file {LOCK} of others", "name another folder, or move it away")
+            raise SbmtError(f"cannot lock {folder}: move its file {LOCK} away, or choose another folder")
         for is_first in (True, False):  # the previous writer may remove its folder while this one waits
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -32,8 +32,8 @@ def only_writer(folder: Path) -> Iterator[None]:
                 if not is_first:
                     raise
             except Timeout:
-                do = "wait for it to end, or name another folder"
-                raise SbmtError(f"to be the only process that writes into {folder}", "a second one", do) from None
+                do = "wait for it to end, or choose another folder"
+                raise SbmtError(f"another process is writing into {folder}: {do}") from None
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ MEBIBYTE = 2**20
 def peak_of(call: Callable[[], Any]) -> tuple[float, float, Any]:
     """MiB in use before a call, MiB that the call adds at its peak, and what it returns."""
     if sys.platform != "linux":
-        raise SbmtError("Linux, to measure memory", sys.platform, "measure it there")
+        raise SbmtError(f"memory can be measured only on Linux, not on {sys.platform}: measure it there")
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present use
     before = _held("VmRSS")
     result = call()

@@ -85,14 +85,14 @@ class EdgeList(TokenPairs):
             got = f"keys from {int(self.keys.min())} to {int(self.keys.max())}"
             raise SbmtError(f"keys in [0, {n_keys})", got, "number the keys of each head from 0")
         if bool((is_unsorted := (self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
-            got = f"others in row {int(rows[1:][is_unsorted][0])}"
+            got = f"repeated or unsorted ones in row {int(rows[1:][is_unsorted][0])}"
             raise SbmtError("strictly ascending keys in every row", got, "sort the row and drop repeated keys")
         example, query = rows // (n_queries * heads), rows % n_queries
         for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
             if mask is not None and not bool(mask[example, token].all()):
-                raise SbmtError(f"edges between real tokens, {name}_mask True", "an edge at padding", "leave it out")
+                raise SbmtError(f"edges where {name}_mask is True", "an edge at padding", "omit edges of padded tokens")
         if self.causal and bool((self.keys > query + self.offset).any()):
-            raise SbmtError("edges to keys that are not later than the query", "an edge to a later key", "leave it out")
+            raise SbmtError("edges to keys no later than the query", "an edge to a later key", "omit that edge")
 
     @staticmethod
     def from_cells(
@@ -193,7 +193,7 @@ class EdgeList(TokenPairs):
 
         batch, heads, n_queries, n_keys = self.shape
         if not all(isinstance(i, int) and 0 <= i < n for i, n in ((example, batch), (head, heads))):
-            raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "pick one that exists")
+            raise SbmtError(f"example < {batch} and head < {heads}", (example, head), "choose an existing graph")
         first = (example * heads + head) * n_queries
         row_ptr = self.row_ptr[first : first + n_queries + 1].cpu()
         keys = self.keys[int(row_ptr[0]) : int(row_ptr[-1])].cpu().numpy()

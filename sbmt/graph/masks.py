@@ -17,7 +17,7 @@ def check_shape(shape: object) -> None:
     if not isinstance(shape, tuple) or len(shape) != 4 or not all(type(n) is int for n in shape):
         raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give a tuple of four integers")
     if min(shape) < 1:
-        raise SbmtError("at least one example, head, query and key", shape, "leave empty sequences out")
+        raise SbmtError("at least one example, head, query and key", shape, "omit empty sequences")
 
 
 def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
@@ -25,7 +25,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare ids with its id")
+        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare with the padding id")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:

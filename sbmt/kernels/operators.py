@@ -107,8 +107,8 @@ def operator(function: Callable[..., Any]) -> Any:
 
 
 def _refuse(*_: Any) -> Any:
-    do = "leave create_graph=True out, or set the environment variable CXX to nothing to do without compiled loops"
-    raise SbmtError("one derivative, which is all that compiled loops have", "a derivative of gradients", do)
+    do = "omit create_graph=True, or set the environment variable CXX to an empty string to switch them off"
+    raise SbmtError(f"compiled loops have no second derivatives: {do}")
 
 
 def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Any, ...]:
@@ -198,7 +198,7 @@ def remember(batch: int, heads: int, blocks: Tensor) -> Any:
     ffi, loops = library(blocks.dtype)
     kept = loops.remember(batch * heads, blocks.shape[1] // 2, blocks.shape[2])
     if kept == ffi.NULL:
-        raise MemoryError("out of memory: nothing could be kept of the keys")
+        raise MemoryError("out of memory: the data on a decoder's keys could not be stored")
     return ffi.gc(kept, loops.forget)
 
 

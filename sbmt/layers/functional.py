@@ -92,7 +92,7 @@ def sbm_attention(
     Paper: equations 3, 4, 8 and 9.
     """
     if unknown := [name for name in settings if name not in MaskSettings._fields]:
-        raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "leave it out")
+        raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "omit it")
     chosen = MaskSettings(**settings)
     if not isinstance(block_model, BlockModel):
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
@@ -120,7 +120,7 @@ def attend_through(
     sampler, exploration, gate_rule, window, dropout, backend, learning, c, reweight, sink, is_dense = settings
     if is_dense and learning != "likelihood":
         do = "use attention='full', which does not sample"
-        raise SbmtError("is_dense with learning='likelihood'", f"learning={learning!r}", do)
+        raise SbmtError("learning='likelihood' for is_dense", f"learning={learning!r}", do)
     first_example = number_examples(first_example, query.shape[0])
     is_fitted = learning == "likelihood" and sampler == "exact" and backend in ("auto", "gpu")
     is_crossed = isinstance(block_model, CrossedModel) and has_kernels_for(block_model.part_blocks)

@@ -70,14 +70,14 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         check_sizes(embed_dim=embed_dim, num_heads=num_heads)
         if not batch_first:
-            raise SbmtError("batch_first=True", batch_first, "transpose the input: batch comes first")
+            raise SbmtError("batch_first=True", batch_first, "transpose the input so that batch comes first")
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise SbmtError("dtype as a floating-point type", dtype, "such as torch.float32")
+            raise SbmtError("dtype as a floating-point type", dtype, "use torch.float32, for example")
         if transform_heads is not None and not callable(transform_heads):
             do = "pass a function or a module of query and key heads"
-            raise SbmtError("transform_heads that can be called", describe(transform_heads), do)
+            raise SbmtError("a callable transform_heads", describe(transform_heads), do)
         if embed_dim % num_heads:
-            raise SbmtError(f"embed_dim as a multiple of {num_heads} heads", embed_dim, "change one of the two")
+            raise SbmtError(f"an embed_dim divisible by num_heads = {num_heads}", embed_dim, "change one of the two")
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim)) if bias else None
@@ -148,12 +148,12 @@ class MultiHeadAttention(nn.Module):
             do = "use causal=, window=, self_loops= or key_padding_mask="
             raise SbmtError("no attn_mask, because the mask is inferred", describe(attn_mask), do)
         if is_causal and not causal:
-            raise SbmtError("a layer that was built with causal=True", "only is_causal=True", "build the layer so")
+            raise SbmtError("is_causal=True needs a causal layer: build the layer with causal=True")
         mine = self.in_proj_weight
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.shape[-1] != self.embed_dim:
                 expected = f"{name} of shape (batch, n, {self.embed_dim})"
-                raise SbmtError(expected, tuple(x.shape), "batch comes first")
+                raise SbmtError(expected, tuple(x.shape), "reshape it; batch comes first")
             if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
                 expected = f"{name} of {mine.dtype} on {mine.device}, as the layer"
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")

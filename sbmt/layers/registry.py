@@ -130,7 +130,7 @@ def make_options(name: str, values: Mapping[str, Any]) -> Any:
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:
         expected = f"options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
-        raise SbmtError(expected, ", ".join(unknown), "leave it out, or choose a different attention")
+        raise SbmtError(expected, ", ".join(unknown), "omit it, or choose a different attention")
     for each, value in given.items():
         if allowed[each]:
             choose(each, value, dict.fromkeys(allowed[each]))
@@ -143,7 +143,7 @@ def arguments_of(options: Any) -> dict[str, Any]:
     given = {name: value for name, value in vars(options).items() if value is not None}
     if hasattr(options, "exploration") and "extra_keys" in given:
         if "exploration" in given:
-            raise SbmtError("exploration or extra_keys", "both", "leave one out")
+            raise SbmtError("either exploration or extra_keys", "both", "omit one of them")
         given["exploration"] = ExtraKeys(given.pop("extra_keys"))
     return given
 
@@ -162,7 +162,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     """
     attention = choose("attention", name, ATTENTIONS)
     if preset is not None and name != "sbm":
-        raise SbmtError("a preset with attention 'sbm' only", f"{preset!r} with {name!r}", "leave it out")
+        raise SbmtError("a preset only for attention 'sbm'", f"{preset!r} for {name!r}", "omit the preset")
     if preset is not None:
         arguments = choose("preset", preset, PRESETS) | arguments
     known = parameters_of(attention)

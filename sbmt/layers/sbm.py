@@ -134,11 +134,11 @@ class SBMAttention(nn.Module):
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
         n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # of C, for each head
         if is_crossed and link != "poisson":
-            raise SbmtError("crossed memberships with link='poisson'", f"link={link!r}", "set the link too")
+            raise SbmtError("link='poisson' for crossed memberships", f"link={link!r}", "set link='poisson'")
         if is_crossed and n_rows > MOST_PARTS:
-            raise SbmtError(f"at most {MOST_PARTS} parts of all partitions", n_rows, "take fewer clusters")
+            raise SbmtError(f"at most {MOST_PARTS} parts in all partitions together", n_rows, "use fewer clusters")
         if n_groups > 1 and not is_crossed:
-            raise SbmtError("groups of clusters with membership='crossed'", f"{n_groups} groups", "leave n_groups out")
+            raise SbmtError("n_groups only for membership='crossed'", f"{n_groups} groups", "omit n_groups")
         self.d_head, self.n_heads, self.n_groups = d_head, n_heads, n_groups
         self.n_clusters = n_groups * n_parts**2 if is_crossed else n_clusters
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership

@@ -108,7 +108,7 @@ def fit_block_models(
             calls = seen_calls(model, next(supply))
             if not calls:
                 do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
-                raise SbmtError("batches that reach a fitted mask", "none reached", do)
+                raise SbmtError(f"no batch reached a fitted mask: {do}")
             losses_of_calls = [fit_to(layers[name], heads, n_queries) for name in calls for heads in calls[name]]
             loss = torch.stack(losses_of_calls).sum()
             optimizer.zero_grad()
@@ -131,13 +131,13 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
     layers = fitted_layers(model)
     masks = layers if masks is None else masks
     if missing := layers.keys() - masks.keys():
-        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"name all: {', '.join(layers)}")
+        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"name all of {', '.join(layers)}")
     sums: dict[str, Any] = dict.fromkeys(layers, torch.zeros(7, 1))
     for batch in batches:
         for name, heads in seen_heads(model, batch).items():
             sums[name] = sums[name] + _sums(masks[name], heads)
     if unseen := [name for name, numbers in sums.items() if not numbers[-1].any()]:
-        do = "pass some that do, or sparsify only the part of the model that they go through"
+        do = "pass batches that reach it, or sparsify only the part of the model that they pass through"
         raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)
     report = {}
     for name, (mass, density, missed, size, effective, attended, n_queries) in sums.items():

@@ -33,7 +33,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if not isinstance(value, (str, int, float, type(None))):
             do = "pass a number or a string: save_pretrained writes it to config.json"
-            raise SbmtError(f"{name} of a type that JSON has", f"a {type(value).__name__}", do)
+            raise SbmtError(f"{name} of a type that JSON can store", type(value).__name__, do)
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
     modules = attention_modules(model)
@@ -51,7 +51,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
             do = "sparsify only the encoder"
             raise SbmtError(f"a mask cannot replace {name}, which attends to another sequence: {do}")
         if getattr(module, "sliding_window", None) is not None:
-            raise SbmtError("attention without a window", f"{name} with one", "do not convert it: it is already sparse")
+            raise SbmtError("attention without a window", f"{name} with one", "leave this sparse attention as it is")
         d_head = _number(module, "head_dim", "attention_head_size")
         n_heads = _number(module, "num_attention_heads", "num_heads", "n_heads")
         fitted = build_attention("sbm", d_head=d_head, n_heads=n_heads, **settings)
@@ -101,14 +101,14 @@ def attend(
     if fitted is None:
         raise SbmtError("a fitted mask in every attention", f"{name} without one", "call sbmt.sparsify first")
     if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
-        do = 'leave it out, or take full attention\'s weights after model.set_attn_implementation("eager")'
+        do = 'omit it, or get the weights of full attention after model.set_attn_implementation("eager")'
         raise SbmtError("output_attentions=False, because no attention weights are computed", True, do)
     causal = getattr(fitted, "causal", False)
     if others.pop("is_causal", None) not in (None, causal):
         is_it = "causal" if causal else "not causal"
         raise SbmtError(f"{name} got an is_causal that differs from its mask, which is {is_it}: omit it")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
-        do = "do not convert this model: sampled masks only support scores of queries and keys"
+        do = "do not convert this model, since sampled masks only support scores of queries and keys"
         raise SbmtError("attention by queries and keys alone", f"{changes[0]} from {name}", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         expected = "an attention mask (batch, n) that marks padding"

@@ -130,13 +130,16 @@ def test_losses_of_layers_add_up():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: density_penalty([output([[0.0]], [[0.0]])], "exact"), "kind among 'sampled', 'expected', got 'exact'"),
+        (
+            lambda: density_penalty([output([[0.0]], [[0.0]])], "exact"),
+            "kind to be one of 'sampled', 'expected', got 'exact'",
+        ),
         (lambda: density_penalty([]), "at least one attention output"),
         (lambda: sampled_density(torch.ones(2, 2)), "edges as an EdgeList, got Tensor"),
         (lambda: sampled_density(edges_of_three_examples(), torch.ones(2)), "a floating-point gate of shape"),
-        (lambda: check_learning("guess", None), "learning among 'straight_through', 'likelihood'"),
-        (lambda: check_learning("likelihood", None), "edges_per_query > 0 with learning='likelihood'"),
-        (lambda: check_learning("straight_through", 3.0), "edges_per_query with learning='likelihood'"),
+        (lambda: check_learning("guess", None), "learning to be one of 'straight_through', 'likelihood'"),
+        (lambda: check_learning("likelihood", None), "edges_per_query > 0 for learning='likelihood'"),
+        (lambda: check_learning("straight_through", 3.0), "learning='likelihood' for edges_per_query"),
         (lambda: sbmt.auxiliary_loss([]), "output of a model"),
     ],
 )

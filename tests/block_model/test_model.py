@@ -203,7 +203,7 @@ def spoilt(shape, value):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"link": "probit"}, "link among 'bilinear', 'poisson', got 'probit'"),
+        ({"link": "probit"}, "link to be one of 'bilinear', 'poisson', got 'probit'"),
         ({"query_membership": torch.ones(2, 3, 4, 2, dtype=torch.int64)}, "query_membership as a floating-point"),
         ({"block_matrix": torch.rand(2, 2)}, "4 dimensions and a block matrix with 3"),
         ({"block_matrix": torch.rand(3, 2, 3)}, "one number of clusters k"),

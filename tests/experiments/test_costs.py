@@ -74,7 +74,7 @@ def test_an_attention_from_outside_is_said_to_be_not_counted():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(("column", "words"), [((64, 0.1, "chess"), "task among"), ((64, 0.0), "density in")])
+@pytest.mark.parametrize(("column", "words"), [((64, 0.1, "chess"), "task to be one of"), ((64, 0.0), "density in")])
 def test_bad_columns_are_refused(column, words):
     with pytest.raises(SbmtError, match=words):
         Column("", *column)
@@ -82,5 +82,5 @@ def test_bad_columns_are_refused(column, words):
 
 @pytest.mark.bad_input
 def test_unknown_methods_are_refused():
-    with pytest.raises(SbmtError, match="attention among 'full'"):
+    with pytest.raises(SbmtError, match="attention to be one of 'full'"):
         cost_report(["flash"], SHORT)

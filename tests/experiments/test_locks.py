@@ -16,20 +16,20 @@ def test_a_folder_has_one_writer(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE", 0.0)
     folder = tmp_path / "a" / "b"
     with only_writer(folder):
-        with pytest.raises(SbmtError, match="only process"), only_writer(folder):
+        with pytest.raises(SbmtError, match="another process"), only_writer(folder):
             pass
         with only_writer(tmp_path / "a" / "c"):
             pass
     with only_writer(folder):
         (folder / "file").touch()
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["file"]
-    with pytest.raises(SbmtError, match="to write into"), only_writer(folder / "file"):
+    with pytest.raises(SbmtError, match="cannot write into"), only_writer(folder / "file"):
         pass
 
 
 def test_a_file_of_others_is_no_lock(tmp_path):
     (tmp_path / ".lock").write_text("mine")
-    with pytest.raises(SbmtError, match="a file .lock of others"), only_writer(tmp_path):
+    with pytest.raises(SbmtError, match="move its file .lock away"), only_writer(tmp_path):
         pass
     assert (tmp_path / ".lock").read_text() == "mine"
 

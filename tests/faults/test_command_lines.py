@@ -10,8 +10,8 @@ pytestmark = pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("cost --json cache", "to write cache, got a folder"),
-        ("bench --quick --json .", "to write ., got a folder"),
+        ("cost --json cache", "cache to be a regular file, got a folder"),
+        ("bench --quick --json .", ". to be a regular file, got a folder"),
         (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶²)"),
         (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
         ("evaluate nowhere", "the folder of a run"),
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.bad_input
         ("inspect mlm", "a run on labelled examples"),
         ("predict listops answers.tsv", "a run of sbmt train glue"),
         ("train listops --data nowhere", "nowhere"),
-        ("predict sst2 answers.tsv --output answers.tsv/new.tsv", "to write"),
+        ("predict sst2 answers.tsv --output answers.tsv/new.tsv", "cannot write"),
     ],
 )
 def test_mistakes_are_answered_in_a_line(here, command_line, line, words):

@@ -166,8 +166,8 @@ def parts(**changed):
         ({"keys": torch.tensor([-1, 2, 1])}, r"keys in \[0, 3\)"),
         ({"keys": torch.tensor([2, 0, 1])}, "strictly ascending"),
         ({"keys": torch.tensor([2, 2, 1])}, "strictly ascending"),
-        ({"query_mask": torch.tensor([[True, False]])}, "query_mask True, got an edge at padding"),
-        ({"key_mask": torch.tensor([[True, False, True]])}, "key_mask True, got an edge at padding"),
+        ({"query_mask": torch.tensor([[True, False]])}, "query_mask is True, got an edge at padding"),
+        ({"key_mask": torch.tensor([[True, False, True]])}, "key_mask is True, got an edge at padding"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(changed, message):

@@ -156,16 +156,16 @@ def test_what_cannot_be_decoded_is_refused():
     x = tokens(n=5)
     with torch.no_grad():
         for layer, masks, words in (
-            (SBMAttention(4, 3, 5).eval(), {}, "a causal attention with a cache"),
+            (SBMAttention(4, 3, 5).eval(), {}, "a cache needs causal attention"),
             (SBMAttention(4, 3, 5, causal=True), {}, "eval mode"),
-            (SBMAttention(4, 3, 5, causal=True).eval(), {"key_mask": torch.ones(2, 5).bool()}, "no padding"),
-            (build_attention("full", d_head=4, n_heads=3).eval(), {}, "a causal attention with a cache"),
+            (SBMAttention(4, 3, 5, causal=True).eval(), {"key_mask": torch.ones(2, 5).bool()}, "not support padding"),
+            (build_attention("full", d_head=4, n_heads=3).eval(), {}, "a cache needs causal attention"),
         ):
             with pytest.raises(SbmtError, match=words):
                 layer(x, x, x, cache=Cache(), **masks)
         layer, cache = SBMAttention(4, 3, 5, causal=True).eval(), Cache()
         layer(x, x, x, cache=cache)
-        with pytest.raises(SbmtError, match=r"as many examples and heads as before, got \(1, 3\)"):
+        with pytest.raises(SbmtError, match=r"as in the cache, got \(1, 3\)"):
             layer(*[x[:1]] * 3, cache=cache)
     with pytest.raises(SbmtError, match=r"torch.no_grad\(\) with a cache, got gradients on"):
         layer(x, x, x, cache=Cache())

@@ -52,7 +52,7 @@ def test_layers_train_with_it(calls):
     layer.eval()(x, x, x)
     assert [exploration for exploration, _, _ in calls] == [0.1, 0.0]
     assert (layer.clusters.grad != 0).any() and "sampler='mine'" in repr(layer)
-    with pytest.raises(SbmtError, match="sampler among 'exact', 'fastrg', 'bernoulli'.*got 'later'"):
+    with pytest.raises(SbmtError, match="sampler to be one of 'exact', 'fastrg', 'bernoulli'.*got 'later'"):
         SBMAttention(4, 2, 3, sampler="later")
 
 

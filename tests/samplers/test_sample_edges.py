@@ -123,7 +123,7 @@ def test_rates_of_zero_give_no_edge_and_no_gradient_is_recorded(draw, link):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampler": "gibbs"}, "sampler among 'exact', 'fastrg', 'bernoulli', got 'gibbs'"),
+        ({"sampler": "gibbs"}, "sampler to be one of 'exact', 'fastrg', 'bernoulli', got 'gibbs'"),
         ({"exploration": 1.0}, r"exploration δ in \[0, 1\), got 1.0"),
         ({"exploration": float("nan")}, r"exploration δ in \[0, 1\), got nan"),
         ({"generator": 42}, r"torch\.Generator or None, got int"),

@@ -218,7 +218,7 @@ def sliding():
         (bart, {}, "encoder or decoder alone"),
         (sliding, {}, "attention without a window"),
         (bert, {"causal": True}, "all be causal or none"),
-        (bert, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON has, got a ExtraKeys"),
+        (bert, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON can store, got ExtraKeys"),
     ],
 )
 def test_unsupported_attentions_and_settings_are_refused(make, settings, why):

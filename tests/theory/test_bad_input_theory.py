@@ -41,7 +41,7 @@ MISTAKES = {  # by what the error says: a function, and arguments that it refuse
     "a number of tokens": (theory.lemma1_probability, [("4",), (True,), (math.inf,), (10**400,), (0,)]),
     "a probability in [0, 1]": (random_graphs.prob_all_degrees, [(4, x) for x in ("lemma2", math.nan, True, 1.2)]),
     "n ≤ 5": (random_graphs.prob_cycle_exact, [(6, 0.5)]),
-    "pattern among": (realisability.realise, [("A4", 8, 2)]),
+    "pattern to be one of": (realisability.realise, [("A4", 8, 2)]),
     "shapes (n, k)": (realisability.fastrg_rates, [(SQUARE, SQUARE[:2, :2], SQUARE)]),
     "numbers ≥ 0": (
         realisability.fastrg_rates,

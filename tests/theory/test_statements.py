@@ -71,9 +71,9 @@ def test_numbers_that_differ_and_checks_that_break_fail_the_report_and_heuristic
         ("--n 16 --k 4 --relays=", 2, "relays"),
         ("--n 4", 2, "--n and --k together"),
         ("--n 4 --k 2 --order 3x21", 2, "digits"),
-        ("--order 321", 2, "--n and --k with"),
-        ("--n 4 --k 2 --only x", 2, "--only without a case"),
-        ("--only nothing", 2, "statement among 'blocks counted from 1', "),
+        ("--order 321", 2, "--order and --relays need"),
+        ("--n 4 --k 2 --only x", 2, "either --only or"),
+        ("--only nothing", 2, "statement to be one of 'blocks counted from 1', "),
     ],
 )
 def test_one_case_is_certified_and_mistakes_are_answered_plainly(monkeypatch, capsys, arguments, code, words):

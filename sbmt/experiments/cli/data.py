@@ -64,7 +64,7 @@ def list_prepared() -> None:
     is_damaged = False
     for folder in folders:
         try:
-            with tell_os_errors(f"to read {folder}", "check its permissions"):
+            with tell_os_errors(f"read {folder}", "check its permissions"):
                 if (folder / INFO).exists():  # not where a task is being prepared
                     _show(open_prepared(folder, is_checked=False))
         except SbmtError as error:

@@ -39,7 +39,7 @@ def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False
     choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
     if is_reduced and task in REDUCED:
         if path is not None:
-            raise SbmtError(f"no files for the reduced {task}, which is generated", path, "drop --from or --reduced")
+            raise SbmtError(f"the reduced {task} is generated, not read from files: omit --from or --reduced")
         return REDUCED[task]()
     if path is None and task in GENERATED:
         return GENERATED[task]()

@@ -33,7 +33,7 @@ def _examples(content: bytes, name: str, is_grey: bool) -> Examples:
     """The records of a file: a byte for the label, then colours, or grey levels."""
     size = 1 + N_PIXELS * (1 if is_grey else 3)
     if not content or len(content) % size:
-        raise SbmtError(f"{name} to hold records of {size} bytes", f"{len(content)} bytes", f"{GET} again")
+        raise SbmtError(f"{name} to contain records of {size} bytes", f"{len(content)} bytes", f"{GET} again")
     records = np.frombuffer(content, dtype=np.uint8).reshape(-1, size)
     labels, pixels = records[:, 0].astype(np.int64), records[:, 1:]
     if labels.max() >= len(CLASSES):

@@ -60,15 +60,15 @@ def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise SbmtError(f"a whole gzip file {path}", f"damage ({error})", DOWNLOAD_AGAIN) from error
+        raise SbmtError(f"the gzip file {path} is damaged ({error}): {DOWNLOAD_AGAIN}") from error
     except OSError as error:
-        raise SbmtError(f"to read {path}", error.strerror or error, "check its name and permissions") from error
+        raise SbmtError(f"cannot read {path} ({error.strerror or error}): check its name and permissions") from error
 
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file as it is, packed or not."""
     check_regular(path)
-    with tell_os_errors(f"to read {path}", "check its permissions"), path.open("rb") as file:
+    with tell_os_errors(f"read {path}", "check its permissions"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -126,5 +126,5 @@ def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[st
     except SbmtError:
         raise
     except (tarfile.TarError, EOFError, OverflowError, ValueError, RecursionError) as error:
-        got = f"damage ({str(error)[:200]})"
-        raise SbmtError(f"a whole tar archive {path}", got, DOWNLOAD_AGAIN) from error
+        reason = str(error)[:200]
+        raise SbmtError(f"the tar archive {path} is damaged ({reason}): {DOWNLOAD_AGAIN}") from error

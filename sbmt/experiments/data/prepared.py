@@ -73,7 +73,7 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
         check_may_write(part, LOCK)
         with only_writer(part):
             try:
-                with tell_os_errors(f"to write {part}"):
+                with tell_os_errors(f"write {part}"):
                     if not _is_prepared(folder, source):  # by another process
                         shutil.rmtree(part / "whole", ignore_errors=True)  # of a process that was killed
                         (part / "whole").mkdir()
@@ -93,7 +93,7 @@ def _is_prepared(folder: Path, source: Source) -> bool:
     wanted = json.loads(json.dumps({name: getattr(source, name) for name in IDENTITY}))
     if differing := [name for name, value in wanted.items() if info[name] != value]:
         do = "remove that folder, or use another cache"
-        raise SbmtError(f"no examples of other settings in {folder}", f"some that differ in {', '.join(differing)}", do)
+        raise SbmtError(f"examples of these settings in {folder}", f"a different {', '.join(differing)}", do)
     return True
 
 
@@ -184,9 +184,9 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
         return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
     except Exception as error:  # of a damaged file NumPy raises almost anything
         if isinstance(error.__cause__ or error, PermissionError):
-            raise SbmtError(f"to read {folder}", "no permission", "allow it with chmod") from error
+            raise SbmtError(f"no permission to read {folder}: allow it with chmod") from error
         do = "remove the folder and prepare them again"
-        raise SbmtError(f"whole examples in {folder}", f"damage ({error})", do) from error
+        raise SbmtError(f"the examples in {folder} are damaged ({error}): {do}") from error
 
 
 def _read_info(folder: Path) -> dict[str, Any]:

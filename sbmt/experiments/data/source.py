@@ -24,9 +24,9 @@ def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> ND
     try:
         array = np.asarray(numbers)
     except ValueError as error:  # rows of different lengths
-        raise SbmtError(f"{what}: a row of integers", error, "give integers") from error
+        raise SbmtError(f"{what} as a row of integers", error, "give integers") from error
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise SbmtError(f"{what}: a row of integers", describe(numbers), "give integers")
+        raise SbmtError(f"{what} as a row of integers", describe(numbers), "give integers")
     if array.size and not 0 <= array.min() <= array.max() < n:
         raise SbmtError(f"{what} in [0, {n})", f"{array.min()} … {array.max()}", "count from 0")
     return array.astype(np.int64)

@@ -76,5 +76,5 @@ def figure_format(path: Path) -> str:
     formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # which need TeX and separate packing
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
-        raise SbmtError(f"a file ending among {', '.join(sorted(formats))}", repr(path.name), "use .png")
+        raise SbmtError(f"a file ending that is one of {', '.join(sorted(formats))}", repr(path.name), "use .png")
     return kind

@@ -62,7 +62,7 @@ class Study:
             check_names("studies and trials", str(name).split("."))
         check_texts("titles", [self.title, *(trial.title for trial in self.trials)])
         if not all(is_integer(n) and 1 <= n <= MOST_SEEDS for n in counts.values()):
-            raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", counts, "each is a run")
+            raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", counts, "change the number")
         own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}
         for trial in self.trials:
             if trial.density_of and choose("density_of", trial.density_of, own) < counts[trial.name]:
@@ -88,7 +88,7 @@ def run_study(
     folder = Path(folder)
     plan = study.plan()
     if os.path.lexists(folder / "config.json"):  # whose result would be replaced
-        raise SbmtError("a folder with several runs", f"{folder}, which holds one, or other files", "name another")
+        raise SbmtError("a folder with several runs", f"{folder}, a single run or other files", "name another")
     with only_writer(folder):
         for is_second in (False, True):  # trials that use the density of another one come after it
             jobs = [
@@ -160,7 +160,7 @@ def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: 
                 process.kill()  # files are written whole or not at all, and no further job begins
             if isinstance(error, BrokenProcessPool):  # killed, usually for lack of memory
                 do = "run it again with fewer workers: unfinished runs are resumed"
-                raise SbmtError("every worker to finish", "a killed worker", do) from error
+                raise SbmtError(f"the system killed a worker process: {do}") from error
             raise
         finally:
             for *_, folder in jobs:

@@ -113,7 +113,7 @@ class TrainingConfig(ABC):
             elif f.name in ("seed", "options", UNSAVED) or (value is None and type(None) in kinds):
                 continue
             elif type(value) not in kinds and not (type(value) is int and float in kinds):
-                raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give one")
+                raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give a value of this type")
             elif not isinstance(value, bool | str):
                 may_be_0 = f.default == 0 or f.name in MAY_BE_0
                 if not 0 <= value <= sys.float_info.max or (value == 0 and not may_be_0):

@@ -127,7 +127,7 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
         )
     except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
         got = str(error).strip().splitlines()[0]
-        raise SbmtError("devices that this machine has", got, "ask for others") from error
+        raise SbmtError("devices that this machine has", got, "choose other devices") from error
     if trainer.precision != config.precision:  # Lightning has chosen another one
         raise SbmtError(f"a device for precision {config.precision}", "a CPU", "use bf16-mixed, or a GPU")
     parts = config.accumulate * trainer.world_size

@@ -127,7 +127,7 @@ def load_run(folder: Path | str) -> Run:
     check_form(about, _RESULT, str(folder / "result.json"))
     data = about.get("data", {})
     if not config.is_generated and not data:
-        raise SbmtError(f"what the run in {folder} was trained on", "nothing in result.json", do)
+        raise SbmtError(f"the origin of the data in {folder / 'result.json'}", "none", do)
     if type(config).from_dict(about["config"]) != config:
         raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "different ones", do)
     if hashlib.sha256(table).hexdigest() != about["metrics_sha256"]:
@@ -154,7 +154,7 @@ def read_config(folder: Path | str) -> TrainingConfig:
     """The configuration in a run's folder; SbmtError if it is missing or damaged."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise SbmtError("the folder of a run", folder, "train one: sbmt train --help says how")
+        raise SbmtError("the folder of a run", folder, "train one, see sbmt train --help")
     values = read_json(folder / "config.json")
     if not isinstance(values, dict) or "task" not in values:
         raise SbmtError(f"the name of a task in {folder / 'config.json'}", "none", "train again with this version")

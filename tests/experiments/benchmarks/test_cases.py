@@ -41,7 +41,7 @@ def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys):
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [((8, 0.1, "round"), "kind among"), ((64, 1e-9, "structured"), "a density from")],
+    [((8, 0.1, "round"), "kind to be one of"), ((64, 1e-9, "structured"), "a density from")],
 )
 def test_impossible_settings_are_refused(arguments, words):
     with pytest.raises(SbmtError, match=words):

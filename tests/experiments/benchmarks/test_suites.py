@@ -51,9 +51,9 @@ def test_a_setting_that_sweeps_share_is_measured_once(result):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"names": ["speed"]}, "suite among 'attention'"),
+        ({"names": ["speed"]}, "suite to be one of 'attention'"),
         ({"threads": 0}, "1 to 1024 threads"),
-        ({"device": "tpu"}, "device among 'cpu', 'cuda'"),
+        ({"device": "tpu"}, "device to be one of 'cpu', 'cuda'"),
     ],
 )
 def test_bad_requests_are_refused(arguments, words):

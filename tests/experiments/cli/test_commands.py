@@ -85,7 +85,7 @@ def test_the_result_of_something_else_is_not_replaced(refused, tmp_path, command
     for name in ("result.json", "demo.png")[: 1 + (command == "demo")]:
         (tmp_path / "mine" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "mine" / name).write_text('{\n "config": 1}')
-        refused(f"{command} --output mine", "a file that this command did not make")
+        refused(f"{command} --output mine", "which this command did not write")
         assert (tmp_path / "mine" / name).read_text() == '{\n "config": 1}'
         (tmp_path / "mine" / name).unlink()
     assert os.listdir(tmp_path) == ["mine"] and not os.listdir(tmp_path / "mine")
@@ -126,18 +126,18 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("sample --case round", "case among 'collapsed', 'separated', 'distant'"),
+        ("sample --case round", "case to be one of 'collapsed', 'separated', 'distant'"),
         ("sample --output mask.xyz", "file ending"),
         ("evaluate nowhere", "the folder of a run"),
-        ("train repeated-tokens --size huge", "size among 'demo', 'paper'"),
+        ("train repeated-tokens --size huge", "size to be one of 'demo', 'paper'"),
         ("train repeated-tokens --resume", "config.json"),
         ("train repeated-tokens --device tpu", "devices that this machine has"),
         ("demo --seeds 0", "seeds"),
-        ("study magic", "study among 'demo', 'figure4'"),
-        ("study demo --json /proc/x.json", "to write /proc/x.json"),
-        ("bench --suite gpu", "suite among"),
+        ("study magic", "study to be one of 'demo', 'figure4'"),
+        ("study demo --json /proc/x.json", "cannot write /proc/x.json"),
+        ("bench --suite gpu", "suite to be one of"),
         ("cost --density 2", "density in (0, 1)"),
-        ("cost --json .", "to write ., got a folder"),
+        ("cost --json .", ". to be a regular file, got a folder"),
         (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
     ],
 )

@@ -104,7 +104,7 @@ def test_the_files_of_a_task_are_not_removed_where_its_examples_would_be_kept(re
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("speech", "task among 'listops', 'text'"),
+        ("speech", "task to be one of 'listops', 'text'"),
         ("listops --reduced --from nowhere", "generated"),
         ("corpus --vocab-size 300 --tokenizer mine.json", "leave one"),
         ("corpus --from bad.txt --vocab-size 300", "line 4"),

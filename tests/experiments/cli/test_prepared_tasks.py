@@ -58,7 +58,7 @@ def test_train_and_evaluate_a_long_range_task(succeed, refused, tmp_path):
     assert "Test, 5 examples" in succeed("evaluate", "r", "--sequences", "5")
     refused("evaluate r --sequences 0", "got")
     (tmp_path / "cache" / REDUCED["listops"].data_name / "symbols.npy").write_bytes(b"")
-    refused("evaluate r", "whole examples in")
+    refused("evaluate r", "the examples in")
 
 
 @pytest.mark.usefixtures("toys")
@@ -143,7 +143,7 @@ def test_glue_prints_a_table_for_each_study(succeed, tmp_path, monkeypatch):
         ("train listops", "sbmt data prepare listops"),
         ("train listops --reduced --steps 10", "warm up for fewer steps"),
         ("train listops --reduced --devices 0", "devices ≥ 1"),
-        ("train glue --task cola --from mlm", "task among 'sst2'"),
+        ("train glue --task cola --from mlm", "task to be one of 'sst2'"),
         ("train glue --task sst2", "got neither"),
         ("train glue --task qqp --from mlm", "sbmt data prepare qqp"),
         ("train glue --task sst2 --from mlm --d-model 16", "the network of the run in mlm"),

@@ -47,7 +47,7 @@ def test_mistakes_take_one_line(refused):
         ("full --steps 0", "steps ≥ 1"),
         ("full --fine-tune -1", "fine_tune ≥ 0"),
         ("full --edges-per-query 0", "edges_per_query > 0"),
-        ("full --json /proc/x.json", "to write /proc/"),
+        ("full --json /proc/x.json", "cannot write /proc/"),
         ("full --examples 1", "at least 2 test examples"),
     ):
         refused(f"sparsify {words}", error)

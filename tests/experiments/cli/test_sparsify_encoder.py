@@ -129,7 +129,7 @@ def test_bad_input(refused, encoder, text, tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 100)
     for words, error in [
         (f"sparsify {encoder}", "--text"),
-        (f"sparsify {encoder} --text missing.txt", "a file missing.txt"),
+        (f"sparsify {encoder} --text missing.txt", "cannot read missing.txt"),
         (f"sparsify {encoder} --text few.txt", "at least 64 lines"),
         (f"sparsify {encoder} --text latin.txt", "UTF-8"),
         (f"sparsify nowhere --text {text}", "config.json"),
@@ -137,6 +137,6 @@ def test_bad_input(refused, encoder, text, tmp_path):
         (f"sparsify decoder --text {text}", "not causal"),
         (f"sparsify {encoder} --text {text} --fine-tune 3", "0 with --text"),
         (f"sparsify {encoder} --text {text} --examples 1", "at least 2 texts"),
-        (f"sparsify {encoder} --text {text} --output few.txt", "to write into few.txt"),
+        (f"sparsify {encoder} --text {text} --output few.txt", "cannot write into few.txt"),
     ]:
         refused(words, error)

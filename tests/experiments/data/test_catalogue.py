@@ -46,7 +46,7 @@ def test_without_files_the_error_says_where_to_get_them(tmp_path, task):
 
 @pytest.mark.bad_input
 def test_wrong_questions_are_refused(tmp_path):
-    with pytest.raises(SbmtError, match="task among 'listops', 'pathfinder', 'text'"):
+    with pytest.raises(SbmtError, match="task to be one of 'listops', 'pathfinder', 'text'"):
         find_source("speech")
     with pytest.raises(SbmtError, match="generated"):
         find_source("listops", tmp_path, is_reduced=True)

@@ -47,7 +47,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_not_made_again(tmp_path):
 @pytest.mark.bad_input
 def test_other_examples_of_the_same_name_are_refused(tmp_path):
     before = content(prepare(toy_source(), tmp_path).folder)
-    with pytest.raises(SbmtError, match="some that differ in settings"):
+    with pytest.raises(SbmtError, match="a different settings"):
         prepare(toy_source(make=not_again, settings={"seed": 1}), tmp_path)
     assert content(tmp_path / "toy-listops") == before
 
@@ -90,8 +90,8 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(files={"a.txt": "\ud800"}), "remove lone surrogates"),
         (dict(make=lambda task, n, i: Examples.of([(b"\1",)] * 4, [0] * 4)), "the same ones in dev and test"),
         (dict(settings={"a": object()}), "settings that JSON can store"),
-        (dict(origin="elsewhere"), "origin among"),
-        (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "a row of integers"),
+        (dict(origin="elsewhere"), "origin to be one of"),
+        (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "as a row of integers"),
         (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [-1]}), r"examples of test in \[0"),
     ],
 )
@@ -127,7 +127,7 @@ def test_arrays_that_do_not_fit_are_told_even_where_no_checksum_is_compared(tmp_
     folder = prepare(toy_source(), tmp_path).folder
     np.save(folder / f"{name}.npy", array, allow_pickle=True)
     for is_checked in (True, False):
-        with pytest.raises(SbmtError, match="whole examples in"):
+        with pytest.raises(SbmtError, match="the examples in"):
             open_prepared(folder, is_checked=is_checked)
 
 
@@ -140,7 +140,7 @@ def test_arrays_that_may_not_be_read_are_no_damage(tmp_path, monkeypatch, module
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(module, fail)
-    with pytest.raises(SbmtError, match="to read .*, got no permission"):
+    with pytest.raises(SbmtError, match="no permission to read "):
         open_prepared(folder)
 
 

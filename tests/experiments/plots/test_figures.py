@@ -67,7 +67,7 @@ def test_figures_are_written_in_the_format_that_their_name_asks_for(tmp_path, na
     with saved_figure(tmp_path / "new" / name, 1.0, 1.0):
         pass
     assert (tmp_path / "new" / name).stat().st_size > 0
-    with pytest.raises(SbmtError, match="a file ending among"), saved_figure(tmp_path / "x.pgf", 1.0, 1.0):
+    with pytest.raises(SbmtError, match="a file ending that is one of"), saved_figure(tmp_path / "x.pgf", 1.0, 1.0):
         pass
 
 

@@ -79,9 +79,9 @@ def test_studies_run_and_are_then_loaded(tmp_path, small):
 def test_what_is_missing_is_told_before_the_first_run(tmp_path, small, monkeypatch, tiny_mlm):
     asked = dict(n_seeds=1, is_reduced=True)
     for names, tasks, words in (
-        (["magic"], ["sst2"], "trial among"),
+        (["magic"], ["sst2"], "trial to be one of"),
         (["full", "random-equal"], ["sst2"], "the trial sbm"),
-        (["full"], ["sst2", "cola"], "task among"),
+        (["full"], ["sst2", "cola"], "task to be one of"),
         (["full"], ["qqp"], "prepared examples in"),
     ):
         with pytest.raises(SbmtError, match=words):

@@ -130,8 +130,8 @@ FULL = Trial("full", "full", {"attention": "full"})
         ((replace(FULL, name="../full"),), "trials named in letters"),
         ((replace(FULL, name="\ud800"),), "trials named in letters"),
         ((replace(FULL, title="\ud800"),), "remove lone surrogates"),
-        ((FULL, replace(EQUAL[1], density_of="magic")), "density_of among 'full'"),
-        ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "density_of among 'sbm'"),
+        ((FULL, replace(EQUAL[1], density_of="magic")), "density_of to be one of 'full'"),
+        ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "density_of to be one of 'sbm'"),
         ((EQUAL[0], replace(EQUAL[1], n_seeds=2)), "as many seeds of 'sbm' as of 'random'"),
     ],
 )

@@ -128,7 +128,9 @@ def test_a_result_of_another_form_is_told(finished, name, value, words):
 
 
 @pytest.mark.usefixtures("language")
-@pytest.mark.parametrize(("name", "words"), [("n_layers", "the network of the run in"), ("data", "was trained on")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("n_layers", "the network of the run in"), ("data", "the origin of the data")]
+)
 def test_a_pre_training_run_that_was_edited_is_told(tmp_path, tiny_mlm, tiny_glue, name, words):
     fit(tiny_mlm(), tmp_path / "mlm")
     if name == "data":

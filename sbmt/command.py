@@ -1,4 +1,4 @@
-"""Runs a command, which after a mistake, Ctrl-C or SIGTERM prints one line instead of a traceback."""
+"""Runs a command, and prints one line instead of a traceback after a mistake, Ctrl-C or SIGTERM."""
 
 import os
 import signal

@@ -162,7 +162,7 @@ def _is_known(module: nn.Module) -> bool:
 
 
 def uncounted(model: nn.Module) -> dict[str, str]:
-    """The attentions of a model whose cost is not known, by path."""
+    """The attentions of a model, by path, whose cost is unknown."""
     inside = {path: module for path, module in model.named_modules() if path.endswith("attention")}
     return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 

@@ -39,7 +39,7 @@ class Purpose(IntEnum):
 
 
 def draw_seed(generator: torch.Generator | None = None, to: torch.device | None = None) -> Any:
-    """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError if it is none.
+    """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError for other types.
 
     Returns an int, or with ``to`` a tensor on that device, without synchronising with it.
     """
@@ -60,7 +60,7 @@ _used: dict[int, torch.Generator] = {}  # the last used in forward passes, by id
 
 @not_compiled
 def _check_not_recomputing(generator: torch.Generator) -> None:
-    """Raises SbmtError if a generator would give another mask in the backward pass than in the forward pass.
+    """Raises SbmtError if a generator would give a different mask in the backward pass.
 
     Activation checkpointing runs the forward pass again inside the backward pass. It restores torch's own generators
     before that, but not a generator that was passed as an argument, which would continue with its next number. A

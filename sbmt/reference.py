@@ -41,7 +41,7 @@ def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, ga
 
 
 class Attended(NamedTuple):
-    """What a layer returns: its values, and the mask that they were read along."""
+    """The output of a layer: its values, and the mask along which it attended."""
 
     values: Tensor  # batch n d_model; within the attention batch heads n d_head
     mask: Tensor  # batch heads n n, bool: True where query i reads key j
@@ -133,7 +133,7 @@ class TokenTagger(nn.Module):
     def forward(
         self, tokens: Tensor, is_real: Tensor | None = None, masks: Any = None, generator: Generator | None = None
     ) -> tuple[Tensor, list[Attended]]:
-        """From ids ``(batch, n)`` to logits ``(batch, n, n_labels)``, and what each layer attended."""
+        """From ids ``(batch, n)`` to logits ``(batch, n, n_labels)``, and the output of each layer."""
         x, layers = self.encoder.token_embedding(tokens), []  # batch n d_model
         if "position_embedding" in self.encoder:
             x = x + self.encoder.position_embedding.weight[: tokens.shape[1]]

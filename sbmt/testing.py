@@ -230,7 +230,7 @@ def check_attention(
         module: Any attention with that interface.
         n_heads: Number of heads of the inputs; None takes the module's ``n_heads``.
         d_head: Width of each head; None takes the module's ``d_head``.
-        n_tokens: Heads of the inputs, at least 3.
+        n_tokens: Length of the inputs, at least 3.
         n_draws: Calls per mean if outputs are random, at least 2.
 
     SbmtError if a check fails; it lists every failed check, and what is wrong.

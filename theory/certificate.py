@@ -31,7 +31,7 @@ class Finding:
     """The outcome for condition 1, 2 or 3, with the kind of evidence and a reason in one sentence.
 
     The witness is JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a
-    list of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any to show.
+    list of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any.
     """
 
     condition: int

@@ -113,9 +113,9 @@ def error_against_draws(
     truth: Tensor,
     generator: torch.Generator | None = None,
 ) -> list[float]:
-    """Root mean square errors of means of g over so many masks each, taken over entries and repetitions.
+    """Root mean square errors, over entries and repetitions, of means of g over these numbers of masks.
 
-    The truth is E[g(M)], for example from :func:`exact_expectation`. Of each number of masks, ``n_repetitions`` means
+    The truth is E[g(M)], for example from :func:`exact_expectation`. For each number of masks, ``n_repetitions`` means
     are taken; the square of the error is σ²/n_draws in expectation.
     """
     check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})

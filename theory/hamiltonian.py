@@ -85,7 +85,7 @@ def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -
 def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
     """Searches for a Hamiltonian path and says how it was found or excluded.
 
-    Tokens that read all tokens and are read by all are relays. R relays join at most R + 1 disjoint paths of the other
+    Relays are tokens that read all tokens and are read by all. R relays join at most R + 1 disjoint paths of the other
     tokens into a path (see :func:`theory.relays.relay_theorem`). Raises as :func:`find_hamiltonian_path`.
     """
     arcs = as_arcs(as_csr(pattern).T)  # row = where an arc starts

@@ -57,7 +57,7 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
 
     The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle that contains t diagonal blocks
     contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight with all 2-subsets as clusters.
-    ``p_out`` is the mean cross-block probability. A bound above 1 says nothing.
+    ``p_out`` is the mean cross-block probability. A bound above 1 is vacuous.
     """
     check_sizes(groups=groups)
     p_out = as_number(p_out, "p_out in [0, 1]", "give the mean probability of edges between blocks", 0, 1)

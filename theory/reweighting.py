@@ -1,16 +1,16 @@
-"""Reweighted attention over drawn edges: how fast it approaches full attention, and the density that a fit gives.
+"""Reweighted attention over drawn edges: how fast it approaches full attention, and the density after a fit.
 
 The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge counts for 1/p pairs. The output is then a ratio
 of two unbiased estimates. There are two different limits:
 
-- *All rates grow, n stays fixed.* Masks become complete, so the output tends to that of full attention, at a speed that
+- *All rates grow, n stays fixed.* Masks become complete, so the output tends to that of full attention, at a rate that
   :func:`distance_bound` gives. Memberships by softmax and blocks exp(C Cᵀ) make every rate positive, hence bounded away
   from 0 on a compact set of inputs. So every continuous function is approximated there, as by full attention (Yun et
-  al., 2020; with positions, and the sink's logit tending to −∞). That is universality, capped weights or not; but
-  nothing in it is sparse, and it does not need reweighting.
+  al., 2020; with positions, and the sink's logit tending to −∞). That is universality, with or without capped weights;
+  but nothing in it is sparse, and it does not need reweighting.
 - *Edges stay rare, c and n grow.* Here reweighting matters: the error falls like c^(−½), whatever n
-  (:func:`predicted_error`), while attention that is not reweighted tends to something else (:func:`limit_output`), and
-  so do weights that are capped. At a fixed c an error remains.
+  (:func:`predicted_error`), while the limit (:func:`limit_output`) is different without reweighting and with
+  capped weights. At a fixed c an error remains.
 
 Rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that is certain
 and has value zero. In weights 1/p, probabilities below ``smallest`` are replaced by it.
@@ -52,7 +52,7 @@ def drawn_outputs(
 ) -> np.ndarray:
     """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest); seed 0.
 
-    A query that draws nothing gives NaN: let every query have a certain edge, or many edges.
+    A query that draws nothing gives NaN, so every query should have a certain edge, or many edges.
     """
     rng, probability = np.random.default_rng(0), -np.expm1(-rates)
     weights = np.exp(scores) / np.maximum(probability, smallest)
@@ -81,7 +81,7 @@ def distance_bound(rates: Matrix, largest: float) -> np.ndarray:
 
     *Proof.* Two outputs differ by at most 2G. Some edge is missing with probability at most $\sum_j e^{-r_{ij}}$. If
     none is, $\hat o - o = \sum_j a_j \eta_j (v_j - o) / (1 + \sum_j a_j \eta_j)$ with η = 1/p − 1 = 1/(e^r − 1), which
-    also exceeds e^(−r). Where a weight is capped, its term alone is above 1, and the bound says nothing.
+    also exceeds e^(−r). Where a weight is capped, its term alone is above 1, and the bound is vacuous.
     """
     with np.errstate(over="ignore"):
         return np.asarray(4 * largest * (1 / np.expm1(rates)).sum(1))

@@ -54,7 +54,7 @@ class Estimate:
 def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed: int = 0) -> Estimate:
     """Counts how often an event happens; it draws from the generator and decides, or raises Undecided.
 
-    Draw t has its own generator, seeded with (seed, t), so more draws begin with the same ones.
+    Draw t has its own generator, seeded with (seed, t), so a larger number of draws begins with the same ones.
     """
     check_sizes(n_draws=n_draws)
     hits = n_undecided = 0

@@ -160,7 +160,7 @@ def pick_backend(edges: EdgeList) -> str:
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
-    """Each edge's factor, 0 or 1 / (1 − ``dropout``), which only depends on its cell: not on the mask or the device."""
+    """Each edge's factor, 0 or 1 / (1 − ``dropout``), which depends only on its cell, not on the mask or device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
         uniform = cell_uniforms(edges.row_ptr, edges.keys, seed, first_example, n_queries, heads)
@@ -183,7 +183,7 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
 
 
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
-    """Raises SbmtError unless these are inputs of an attention, with as many queries as keys if there is a window."""
+    """Raises SbmtError unless these are valid inputs, with as many queries as keys if there is a window."""
     check_floating(query=query, key=key, value=value)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4 or 0 in tensor.shape[1:]:

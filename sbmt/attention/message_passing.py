@@ -24,7 +24,7 @@ class EdgeAttention(MessagePassing):
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
     sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
     neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may be pairs of
-    sources and targets, as ``torch_geometric.nn.HeteroConv`` passes them; call that with dictionaries of queries,
+    sources and targets, as ``torch_geometric.nn.HeteroConv`` passes them if it is called with dictionaries of queries,
     keys, values and edges.
 
     Args:

@@ -47,7 +47,7 @@ class Baseline(nn.Module):
         self.d_head, self.n_heads, self.dropout, self.causal = d_head, n_heads, dropout, causal
 
     def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
-        """The values if real queries attend to all real keys, otherwise the whole output; anything at padding."""
+        """The values if real queries attend to all real keys, else the whole output; padded rows may hold anything."""
         raise NotImplementedError
 
     def forward(
@@ -99,5 +99,5 @@ def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] 
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """The mask of real keys; True for all keys of an example without any, whose ignored softmax is then finite."""
+    """The mask of real keys; True for all keys of an example that has none, so that its softmax is finite."""
     return key_mask | ~key_mask.any(-1, keepdim=True)

@@ -49,7 +49,7 @@ def weigh_edges(
     r"""The :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges, and an estimated mean edge probability.
 
     An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
-    that on average value and gradient of the estimate are those of :meth:`~sbmt.BlockModel.expected_density`.
+    that the estimate has, on average, the value and gradient of :meth:`~sbmt.BlockModel.expected_density`.
 
     ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges were drawn with exploration and the link
     ``law`` (see :func:`~sbmt.samplers.law_of`), except certain ones, which every mask contains.
@@ -95,13 +95,13 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
     """The tensor itself; its gradient is scaled to length 1 for each head, with the same direction and optimum.
 
     Rates are exponentials, so the gradient of the fit is a thousand times as large in rare steps, after which Adam
-    would hardly move for hundreds of steps.
+    would barely move for hundreds of steps.
     """
     return _UnitGradient.apply(x, head_axis)
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
-    """Raises SbmtError unless the name is known, and c > 0 is given with likelihood and only then."""
+    """Raises SbmtError unless the name is valid, and c > 0 is given if and only if learning is by likelihood."""
     check_choice("learning", learning, Learning)
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):

@@ -34,7 +34,7 @@ def probability(link: Link, rate: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ExtraKeys:
-    """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n where a constant adds δ · n².
+    """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n; a constant δ adds δ · n².
 
     Attributes:
         per_query: Expected number of extra keys per query, > 0. Padded keys count in n_keys, but are never drawn.
@@ -118,8 +118,8 @@ class BlockModel(TokenPairs):
             not change. If there are fewer queries than keys, the queries are the last tokens: query i is at position
             i + n_keys - n_queries.
 
-    Leading dimensions of size 1 broadcast. The attributes of these names are float32, or float64 as given, and 0 for
-    padded tokens; entries outside [0, 1] by at most 1e-6 are taken for rounding errors and clamped.
+    Leading dimensions of size 1 broadcast. Attributes with these names are float32, or float64 if given so, and 0 for
+    padded tokens; entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
@@ -241,7 +241,7 @@ class BlockModel(TokenPairs):
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
         r"""Mean edge probability over real pairs with exploration δ in [0, 1); 0 where there is no real pair.
 
-        Under the bilinear link, while no rate can exceed 1 (always so for the paper's softmax block matrix), this is
+        Under the bilinear link, as long as no rate can exceed 1 (as with the paper's softmax block matrix), this is
         $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²).
         Otherwise it is the mean of :meth:`expected_mask`, in O(n² k) time but without an array of n² numbers.
         """

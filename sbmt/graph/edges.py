@@ -212,7 +212,7 @@ class EdgeList(TokenPairs):
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """The mask for FlexAttention, which skips blocks without edges; sampled edges reach most. O(n²) memory."""
+        """The mask for FlexAttention, which skips blocks without edges; sampled masks have few. O(n²) memory."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         check_sizes(block_size=block_size)

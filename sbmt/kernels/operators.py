@@ -32,7 +32,7 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
-    """Ranges of rows, at most one for each thread, that cost about the same, and at least ``least``.
+    """Divides rows into ranges of about equal cost, at least ``least`` each, and at most one for each thread.
 
     ``costs`` are running sums of the rows' costs, ascending from 0: one number more than rows.
     """
@@ -45,12 +45,12 @@ def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
 
 
 def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
-    """The costs of rows, or of graphs of ``step`` rows: their edges, and as much as one more for each row."""
+    """The costs of rows, or of graphs of ``step`` rows: the number of their edges plus the number of their rows."""
     return row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu")
 
 
 def by_number(number: Count, cost: Count) -> Tensor:
-    """The costs of ``number`` rows or graphs that each have this cost."""
+    """The costs of ``number`` rows or graphs of equal cost."""
     return cost * torch.arange(number + 1, device="cpu")
 
 
@@ -93,9 +93,9 @@ def _run(name: str, *arguments: Any) -> None:
 
 
 def operator(function: Callable[..., Any]) -> Any:
-    """Registers a function of CPU tensors as ``sbmt::`` and its name; of tensors without numbers it finds the shapes.
+    """Registers a function of CPU tensors as an operator ``sbmt::…``; for tensors without numbers it computes shapes.
 
-    The kernel is entered without ``device_types="cpu"``, whose kernels import torch's compiler when they are first
+    It is registered without ``device_types="cpu"``, since such kernels import torch's compiler when they are first
     called, which takes as long as importing torch.
     """
     name = f"sbmt::{function.__name__}"

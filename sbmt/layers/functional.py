@@ -165,7 +165,7 @@ def attend_next(
 ) -> AttentionOutput | None:
     """Attention from an SBM layer's new tokens to all so far, whose crossed memberships the cache stores by cluster.
 
-    None for other memberships and samplers, and without compiled loops.
+    Returns None for other memberships and samplers, and without compiled loops.
 
     Cost: O(edges · d + √k (d + groups)) per token and head, regardless of the length of the context except for a
     binary search within a cluster.

@@ -329,7 +329,7 @@ class StaticSBMAttention(SBMAttention):
         self.key_positions = nn.Parameter(torch.randn(n_heads, n_positions, d_head))
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew, as the constructor does."""
+        """Reinitialises all parameters, as the constructor does."""
         super().reset_parameters()
         for table in (getattr(self, name, None) for name in ("query_positions", "key_positions")):
             if table is not None:  # the constructor creates them last

@@ -130,7 +130,7 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
 
 
 def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships of a trained network: the shipped fitted one reads a sequence that it has never seen.
+    """Memberships of a trained network: the shipped fitted one, applied to an unseen sequence.
 
     It was trained to find equal values among 256 tokens, each a noisy copy of a random vector, so that sequences of any
     length are alike. All its rates are multiplied by one number, set to meet the density, self-loops included.

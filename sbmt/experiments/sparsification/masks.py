@@ -95,7 +95,7 @@ def per_query(layer: Sequence[Heads], found: Sequence[Float[Tensor, "batch heads
 
 
 def nearest(found: dict[tuple[int, int], tuple[float, float]], density: float) -> tuple[int, int]:
-    """The settings that see the most attention among those near the density, or else those nearest to it."""
+    """The settings that cover the most attention among those near the density, or else those nearest to it."""
     near = {key: seen for key, (here, seen) in found.items() if density / NEAR <= here <= density * NEAR}
     if near:
         return max(near, key=lambda key: near[key])
@@ -200,7 +200,7 @@ def collision(query: Tensor, key: Tensor, n_bits: int, n_tables: int) -> Float[T
 
 
 def hashing(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """Locality-sensitive hashing, with the number of bits that sees the most attention."""
+    """Locality-sensitive hashing, with the number of bits that covers the most attention."""
     best: dict[tuple[int, int], tuple[float, float]] = {}
     directions = [directions_of(heads) for heads in layer]
     for n_bits in BITS:
@@ -228,7 +228,7 @@ def clustered(centroids: Float[Tensor, "heads clusters d"], n_probed: int) -> Ma
 
 
 def k_means(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """Clusters of keys, with the number of clusters that sees the most attention."""
+    """Clusters of keys, with the number of clusters that covers the most attention."""
     best: dict[tuple[int, int], tuple[float, float]] = {}
     masks: dict[tuple[int, int], MaskedAttention] = {}
     for n_clusters in CLUSTERS:

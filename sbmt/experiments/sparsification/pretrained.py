@@ -140,7 +140,7 @@ def compare_encoder(
 ) -> list[dict[str, Any]]:
     """How close embeddings of texts come to those of full attention under fitted and other masks.
 
-    A row for each kind has what its masks see on ``tuned_on``, and the mean cosine on ``asked`` with its error.
+    A row for each kind has what its masks cover of ``tuned_on``, and the mean cosine on ``asked`` with its error.
     """
     rows: list[dict[str, Any]] = []
     torch.manual_seed(0)

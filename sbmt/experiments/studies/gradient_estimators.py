@@ -26,7 +26,7 @@ Loss = Callable[[Tensor], Tensor]  # from values (batch, n_queries, d_value) to 
 
 @dataclass(frozen=True, eq=False)
 class EstimatorReport:
-    """One way to guess the gradient, against the gradient. Cells of certain edges are 0 throughout."""
+    """An estimator of the gradient, compared with the gradient. Cells of certain edges are 0 throughout."""
 
     exact: Float[Tensor, "n_queries n_keys"]  # gradient of the expected loss with respect to p, without exploration
     mean: Float[Tensor, "n_queries n_keys"]  # mean of the guess over masks

@@ -93,7 +93,7 @@ def _is_prepared(folder: Path, source: Source) -> bool:
     wanted = json.loads(json.dumps({name: getattr(source, name) for name in IDENTITY}))
     if differing := [name for name, value in wanted.items() if info[name] != value]:
         do = "remove that folder, or use another cache"
-        raise SbmtError(f"examples of these settings in {folder}", f"a different {', '.join(differing)}", do)
+        raise SbmtError(f"the examples in {folder} have other {', '.join(differing)}: {do}")
     return True
 
 

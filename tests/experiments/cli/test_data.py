@@ -51,7 +51,7 @@ def test_corpora_of_different_names_do_not_exclude_each_other(succeed, refused, 
     """``make language`` prepares one text twice, in sub-words and in bytes."""
     write_corpus(tmp_path / "data" / "lm")
     succeed("data", "prepare", "corpus", "--reduced", "--vocab-size", "280")
-    refused("data prepare corpus --reduced --vocab-size 261", "other settings")
+    refused("data prepare corpus --reduced --vocab-size 261", "have other vocab_size, settings")
     succeed("data", "prepare", "corpus", "--name", "corpus-bytes", "--vocab-size", "261")
     sizes = {"corpus-reduced": 280, "corpus-bytes": 261}
     for name, size in sizes.items():
@@ -85,7 +85,7 @@ def test_a_folder_that_may_not_be_read_is_told(refused, toy_cache, tmp_path, mon
         return os.stat(path)
 
     monkeypatch.setattr("pathlib.Path.stat", stat)
-    refused("data list", "toy-text, got Permission denied: check its permissions")
+    refused("data list", "toy-text (Permission denied): check its permissions")
 
 
 @pytest.mark.bad_input

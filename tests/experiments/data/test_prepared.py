@@ -47,7 +47,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_not_made_again(tmp_path):
 @pytest.mark.bad_input
 def test_other_examples_of_the_same_name_are_refused(tmp_path):
     before = content(prepare(toy_source(), tmp_path).folder)
-    with pytest.raises(SbmtError, match="a different settings"):
+    with pytest.raises(SbmtError, match="have other settings"):
         prepare(toy_source(make=not_again, settings={"seed": 1}), tmp_path)
     assert content(tmp_path / "toy-listops") == before
 

@@ -25,5 +25,7 @@ pytestmark = pytest.mark.bad_input
 def test_mistakes_are_answered_in_a_line(here, command_line, line, words):
     before = sorted(os.listdir(here))
     code, _, err = command_line(line)
-    assert code == 2 and words in err and err.count("\n") == 1 and err.startswith(("sbmt: expected ", "sbmt: cannot ")), err
+    assert (
+        code == 2 and words in err and err.count("\n") == 1 and err.startswith(("sbmt: expected ", "sbmt: cannot "))
+    ), err
     assert sorted(os.listdir(here)) == before

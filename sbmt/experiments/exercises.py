@@ -3,18 +3,20 @@
 import dis
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
 BLANK = "… Still blank: put your answer in place of the dots, run that cell, then this one again."
 NOT_YET = "✗ Not yet."
+NOTHING = f"{NOT_YET} An answer is `None`: give a value; a function has to `return` it."
 
 
 def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]] | None = None) -> None:
     """Prints whether an answer is right, and if not, the hint for the mistake that it looks like.
 
     ``right`` takes the answers and returns whether they are right; ``wrong`` maps a hint for each likely mistake to a
-    function that recognises it. If checking an answer raises an error, the error is printed.
+    function that recognises it. An error while checking an answer is explained.
 
     >>> check(0.25, right=lambda p: abs(p - 0.5) < 0.01, wrong={"Two coins, not three.": lambda p: p == 0.25})
     ✗ Not yet. Two coins, not three.
@@ -23,14 +25,15 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
     >>> check(..., right=lambda p: abs(p - 0.5) < 0.01)
     … Still blank: put your answer in place of the dots, run that cell, then this one again.
     """
-    if any(is_blank(answer) for answer in answers):
-        print(BLANK)
-        return
+    for blank, message in ((..., BLANK), (None, NOTHING)):
+        if is_blank(answers, blank):
+            print(message)
+            return
     try:
         is_right = bool(right(*answers))
         reason = "Open the hint below, then try again."
     except Exception as error:  # anything that a learner's code may raise
-        is_right, reason = False, f"Your answer ends in {type(error).__name__}: {error}"
+        is_right, reason = False, explain(error, answers)
     if is_right:
         print("✓ Right.")
         return
@@ -42,12 +45,23 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
     print(f"{NOT_YET} {reason}")
 
 
-def is_blank(answer: Any) -> bool:
-    """Whether an answer is still ``...``, contains it, or is a function with that body."""
+def explain(error: Exception, answers: tuple[Any, ...]) -> str:
+    """Says whether a learner's function raised the error, or an answer or what it returns is of the wrong kind."""
+    told = f"{type(error).__name__}: {error}".splitlines()[0]
+    functions = [answer.__code__ for answer in answers if isinstance(answer, FunctionType)]
+    if any(frame.f_code in functions for frame, _ in walk_tb(error.__traceback__)):
+        return f"Your function raises {told}"
+    if functions:
+        return f"What your function returns cannot be checked. Does it end with `return` and a value? ({told})"
+    return f"Your answer cannot be checked. Is it the kind of value, and of the shape, that is asked for? ({told})"
+
+
+def is_blank(answer: Any, blank: Any) -> bool:
+    """Whether an answer is still ``blank``, contains it, or is a function whose body is ``...``."""
     if isinstance(answer, Mapping):
         answer = list(answer.values())
     if isinstance(answer, list | tuple):
-        return any(is_blank(part) for part in answer)
+        return any(is_blank(part, blank) for part in answer)
     if isinstance(answer, FunctionType):
         return all(step.argval is None for step in dis.get_instructions(answer) if step.opname != "RESUME")
-    return answer is ...
+    return answer is blank

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sbmt.experiments import exercises as judging
-from sbmt.experiments.exercises import BLANK, NOT_YET
+from sbmt.experiments.exercises import BLANK, NOT_YET, NOTHING
 from tests.course.reading import PATHS, Exercise, code_before, exercises
 
 ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exercise in exercises(path)]
@@ -93,8 +93,29 @@ def test_judged_as_a_teacher_would(path, exercise, learner):
     before = at.answers()
     at.run(exercise.solution)
     assert all(at.answers()[name] is value for name, value in before.items())
-    at.run("\n".join(f"{name} = solution_{name}" for name in exercise.answers))
+    for name in exercise.answers:
+        at.run(give(*exercise.answers) + f"{name} = None")
+        assert at.verdict() == NOTHING
+    at.run(give(*exercise.answers))
     assert at.verdict().endswith("✓ Right.")
+
+
+def give(*names: str) -> str:
+    return "".join(f"{name} = solution_{name}\n" for name in names)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda: [0.5][1], "Your function raises IndexError: list index out of range"),
+        (lambda: print(end=""), "What your function returns cannot be checked. Does it end with `return` and a value?"),
+        ("0.5", "Your answer cannot be checked."),
+        ([None, 0.5], NOTHING),
+    ],
+)
+def test_an_answer_that_cannot_be_checked_is_explained(answer, reason, capsys):
+    judging.check(answer, right=lambda got: abs((got() if callable(got) else got) - 0.5) < 0.01)
+    assert reason in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])

@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,6 @@ from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, option, options_of, parameters_of
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
-
-if TYPE_CHECKING:
-    from torchmetrics import Metric
 
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99  # of Adam, for block models with a separate learning rate
@@ -240,12 +237,12 @@ class TrainingConfig(ABC):
         """The number of examples of ``dev`` or of a test split to evaluate; None means all."""
         return getattr(self, "dev_examples" if split == "dev" else "test_examples", None)
 
-    def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
-        """Metrics beside loss and accuracy, each to be updated with ``(predictions, labels)``."""
-        return {}
-
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Metrics that follow from the mean loss, such as perplexity."""
+        return {}
+
+    def f1_of(self, predictions: Tensor, labels: Tensor) -> dict[str, float]:
+        """F1 of several kinds, for tasks that report it."""
         return {}
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:

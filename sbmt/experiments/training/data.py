@@ -90,15 +90,9 @@ class TaskData:
 
     feeds: dict[str, Feed]  # train, dev if the task has it, test, and further test splits
     info: dict[str, Any] = field(default_factory=dict)  # what results record about prepared examples
-    labels: dict[str, Numbers] = field(default_factory=dict)  # by split, if each example has one
+    splits: dict[str, Split] = field(default_factory=dict)  # the prepared examples of the feeds
     blocks: dict[str, Blocks] = field(default_factory=dict)  # by split, of a corpus
     tokenizer: Tokenizer | None = None  # of tasks on text in words
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per test example
-
-    @property
-    def tests(self) -> list[str]:
-        """The splits on which a finished run is tested, beginning with ``test``."""
-        return [name for name in self.feeds if name not in ("train", "dev")]
 
 
 class BatchStream(IterableDataset[Batch]):

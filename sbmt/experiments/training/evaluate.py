@@ -74,8 +74,9 @@ def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, see
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
     first = 2 * TEST_SEED if config.is_generated else 0  # far from the seeds of sequences
-    found = joined(config, data.info, [mine for _, mine in _answers(run, stream, first + seed, n_samples)])
-    return replace(found, extras={name: np.asarray(x[: found.n_examples]) for name, x in data.extras.items()})
+    found = joined(config, [mine for _, mine in _answers(run, stream, first + seed, n_samples)])
+    extras = data.splits["test"].extras if data.splits else {}
+    return replace(found, extras={name: np.asarray(x[: found.n_examples]) for name, x in extras.items()})
 
 
 @torch.no_grad()
@@ -126,17 +127,15 @@ def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]
     return tuple(x.cpu() for x in found)
 
 
-def joined(config: TrainingConfig, info: dict[str, Any], parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
+def joined(config: TrainingConfig, parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
     """The answers to all batches together; SbmtError if there is no label among them."""
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
     if not len(labels):  # a few blocks may have no hidden token
         raise SbmtError("a label to predict among the examples", "none", "take more examples")
     means = (float(x.double().mean()) for x in (losses, predicted == labels, densities, expected))
     loss, accuracy, density, expected_density = means
-    metrics = config.make_metrics(len(info.get("class_names", ())))
-    scores = {name: float(metric(predicted, labels)) for name, metric in metrics.items()}
-    scores |= config.metrics_of(loss)
-    return Evaluation(predicted, labels, losses, densities, loss, accuracy, density, expected_density, scores, {})
+    metrics = config.f1_of(predicted, labels) | config.metrics_of(loss)
+    return Evaluation(predicted, labels, losses, densities, loss, accuracy, density, expected_density, metrics, {})
 
 
 def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> Iterator[tuple[int, tuple[Tensor, ...]]]:

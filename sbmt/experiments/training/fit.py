@@ -83,7 +83,8 @@ def fit(
             load_weights(module.model, read_tensors(folder / BEST), folder)
             best = best_row(config, module.rows)
             about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
-        for name in reversed(data.tests):  # the scores of the last one are the run's
+        tests = [name for name in data.feeds if name not in ("train", "dev")]
+        for name in reversed(tests):  # ending with ``test``, whose scores are the run's
             module.tested = name
             trainer.test(module, verbose=False)
             baselines = config.baselines(data, name, module.scores)

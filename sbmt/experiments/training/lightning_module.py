@@ -140,7 +140,7 @@ class TrainingModule(LightningModule):
             parts = parts * dist.get_world_size()
             dist.all_gather_object(parts, self.answers)
         self.answers = []
-        self.scores = joined(self.config, self.data.info, list(chain(*parts))).scores
+        self.scores = joined(self.config, list(chain(*parts))).scores
         if not isfinite(self.scores.loss):
             raise self._diverged(self.scores.loss)
 

@@ -134,8 +134,7 @@ def load_run(folder: Path | str) -> Run:
         raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "a changed file", do)
     test = Scores(**{field.name: about["test"].get(field.name, {}) for field in fields(Scores)})
     seconds = float(about["seconds"])
-    for name in ("config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256", CHECKSUM):
-        del about[name]
+    about = {name: value for name, value in about.items() if name not in _RESULT}  # optional entries, named "…?" there
     kinds = {"split": str, "step": int}
     cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
     rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]

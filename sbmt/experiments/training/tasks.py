@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_dropout
 from sbmt.errors import SbmtError
@@ -23,9 +23,6 @@ from sbmt.experiments.training.data import INFO, Feed, TaskData, example_feed
 from sbmt.experiments.training.run import TOKENIZER, Run, load_run
 from sbmt.layers.registry import option
 from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier
-
-if TYPE_CHECKING:
-    from torchmetrics import Metric
 
 
 @dataclass(frozen=True)
@@ -74,20 +71,19 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
             raise SbmtError(f"examples of {task}", f"{prepared.info['task']} in {prepared.folder}", "choose others")
         return prepared
 
-    def labelled(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
-        """The data of a run on labelled examples; ``info`` replaces or adds entries of their description."""
+    def make_data(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
+        """The data of a run on prepared examples; ``info`` replaces or adds entries of their description."""
         known = {name: prepared.info[name] for name in INFO} | info | {"n_train": len(feeds["train"])}
-        labels = {name: split.labels for name, split in prepared.splits.items()}
-        return TaskData(feeds, known, labels, extras=prepared.splits["test"].extras)
+        return TaskData(feeds, known, prepared.splits)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
         """Wilson's 95 % interval over test examples, and chance: always predicting the commonest training label."""
         from scipy.stats import binomtest
 
-        labels = data.labels[name][: self.test_examples]
+        labels = data.splits[name].labels[: self.test_examples]
         n, right = len(labels), round(test.accuracy * len(labels))
         interval = binomtest(right, n).proportion_ci(0.95, "wilson")
-        commonest = int(np.bincount(data.labels["train"]).argmax())
+        commonest = int(np.bincount(data.splits["train"].labels).argmax())
         bounds = [round(float(interval.low), 4), round(float(interval.high), 4)]
         return {"n_test": n, "interval": bounds, "chance": float((labels == commonest).mean())}
 
@@ -129,7 +125,7 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
         """Examples whose symbols are tokens already."""
         prepared = self.open_prepared()
         encoding = self.encoding(prepared.info["first_id"])
-        return self.labelled(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
+        return self.make_data(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
 
 
 _TABLE_7 = {  # length, batch size, learning rate, steps, warm-up, evaluation every so many steps
@@ -201,9 +197,8 @@ class CorpusConfig(LanguageConfig):
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
         blocks = {name: blocks_of(split, self.length, tokenizer) for name, split in prepared.splits.items()}
         feeds = {name: self.feed(mine, tokenizer, name == "train") for name, mine in blocks.items()}
-        info = {name: prepared.info[name] for name in INFO}
-        info |= {"tokenizer": tokenizer.sha256, "n_train": len(feeds["train"])}
-        return TaskData(feeds, info, blocks=blocks, tokenizer=tokenizer)
+        data = self.make_data(prepared, feeds, tokenizer=tokenizer.sha256)
+        return replace(data, blocks=blocks, tokenizer=tokenizer)
 
     def metrics_of(self, loss: float) -> dict[str, float]:
         """Perplexity, e to the loss."""
@@ -239,13 +234,14 @@ class MlmConfig(
         )
 
 
-_CPU: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "learning_rate": 1e-3}
-_CPU |= {"data": "corpus-reduced", "length": 256, "batch_size": 32, "dropout": 0.0, "attention_dropout": 0.0}
-_CPU |= {"steps": 2000, "warmup_steps": 100, "eval_every": 500, "embedding_std": 0.1}
+_CPU: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "embedding_std": 0.1}
+_CPU |= {"data": "corpus-reduced", "dropout": 0.0, "attention_dropout": 0.0, "eval_every": 500}
+_CPU_LANGUAGE = _CPU | {"length": 256, "batch_size": 32, "steps": 2000, "warmup_steps": 100, "learning_rate": 1e-3}
+_CPU_MLM = _CPU | {"length": 128, "batch_size": 16, "steps": 3000, "warmup_steps": 200, "learning_rate": 2e-3}
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU):
+class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU_LANGUAGE):
     """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
 
     convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
@@ -292,8 +288,8 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
             return {}
         run, folder, positions = self._open_pretrained(), Path(self.pretrained), "position_embedding.weight"
         encoder, state = model.get_submodule("encoder"), run.model.get_submodule("encoder").state_dict()
-        if positions in state and positions in encoder.state_dict():
-            state[positions] = state[positions][: encoder.state_dict()[positions].shape[0]]
+        if positions in state:
+            state[positions] = state[positions][: self.length]
         try:
             load_weights(encoder, state, folder)
         except SbmtError as error:
@@ -321,17 +317,17 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
         info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
         info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
-        return replace(self.labelled(prepared, feeds, **info), tokenizer=tokenizer)
+        return replace(self.make_data(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
         """Encoded examples, with those of similar length in one batch."""
         return example_feed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
-    def make_metrics(self, n_classes: int) -> "dict[str, Metric]":
+    def f1_of(self, predictions: Tensor, labels: Tensor) -> dict[str, float]:
         """F1 of several kinds."""
-        from sbmt.experiments.training.f1 import glue_metrics
+        from sbmt.experiments.training.f1 import glue_f1
 
-        return glue_metrics(n_classes)
+        return glue_f1(predictions, labels, len(GLUE[self.task].written))
 
 
 ANEW = {
@@ -358,12 +354,8 @@ def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is
 
 
 PAPER_MLM = MlmConfig()
-_SMALL_MLM: dict[str, Any] = {"length": 128, "d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
-_SMALL_MLM |= {"batch_size": 16, "steps": 3000, "warmup_steps": 200, "eval_every": 500, "learning_rate": 2e-3}
-_SMALL_MLM |= {"embedding_std": 0.1, "dropout": 0.0, "attention_dropout": 0.0, "data": "corpus-reduced"}
-_SMALL_MLM |= {"dev_examples": 400, "test_examples": 400}
 _SMALL_OPTIONS = ("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)
-REDUCED_MLM = MlmConfig(**_SMALL_MLM, option_defaults=_SMALL_OPTIONS)
+REDUCED_MLM = MlmConfig(**_CPU_MLM, dev_examples=400, test_examples=400, option_defaults=_SMALL_OPTIONS)
 """Settings that train in minutes on one CPU core. The window is an eighth of the length, as in the paper."""
 
 

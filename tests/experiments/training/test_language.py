@@ -54,7 +54,7 @@ def test_scores_are_those_of_single_predictions(tiny_glue, task):
     """Example by example, of a model whose attention draws nothing. Only MNLI has a second test."""
     run, n_classes = fit(tiny_glue(task, attention="full")), 2 if task == "sst2" else 3
     data, model = run.config.open_data(), run.model.eval()
-    commonest = int(np.bincount(data.labels["train"]).argmax())
+    commonest = int(np.bincount(data.splits["train"].labels).argmax())
     assert ("mismatched" in run.about) == (task == "mnli")
     results = {"test": run.about | {"accuracy": run.test.accuracy, "metrics": run.test.metrics}}
     results |= {"mismatched": run.about["mismatched"]} if task == "mnli" else {}

@@ -30,10 +30,9 @@ def evaluate(
 ) -> None:
     """Evaluate a run on unseen sequences."""
     loaded = load_run(run)
-    if distractors is not None:
-        if not isinstance(loaded.config, RecallConfig):
-            raise SbmtError("--distractors for a run of sbmt train recall", loaded.config.task, "leave it out")
-        loaded = replace(loaded, config=replace(loaded.config, n_distractors=distractors))
+    if distractors is not None and not isinstance(loaded.config, RecallConfig):
+        raise SbmtError("--distractors for a run of sbmt train recall", loaded.config.task, "leave it out")
+    loaded = replace(loaded, config=loaded.config.override(n_distractors=distractors))
     scores = evaluate_run(loaded, sequences, n_samples=n_samples, seed=seed)
     print_scores(scores, {"n_test": scores.n_examples})
 

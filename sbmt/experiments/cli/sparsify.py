@@ -18,12 +18,8 @@ MASKS = "masks.json"
 
 
 def sparsify(
-    run: Annotated[
-        Path, typer.Argument(help="folder of a run trained with full attention, or of a model of Transformers")
-    ],
-    text: Annotated[
-        Path | None, typer.Option(help="file with texts, one per line, for fitting and comparing a Transformers model")
-    ] = None,
+    run: Annotated[Path, typer.Argument(help="folder of a run with full attention, or of a model of Transformers")],
+    text: Annotated[Path | None, typer.Option(help="for a model of Transformers: file with a text per line")] = None,
     edges_per_query: Annotated[float, typer.Option(help="largest mean number of edges per query")] = 16.0,
     steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
     clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
@@ -36,13 +32,11 @@ def sparsify(
 ) -> None:
     """Replace full attention by fitted masks, and compare them with other masks of equal size.
 
-    All weights stay as they are, unless --fine-tune trains them further, under masks of every kind alike; the block
-    models are fitted on the run's training examples. The result is an ordinary run, which sbmt evaluate and sbmt
-    inspect read.
+    The block models are fitted on the run's training examples. All other weights stay as they are, unless --fine-tune
+    trains them further, under masks of every kind alike. The result is a run, which sbmt evaluate and inspect read.
 
-    With --text, RUN is the folder of a Hugging Face Transformers encoder. The command then compares how close its
-    embeddings of texts stay to those of full attention, and writes the result to masks.json, masks.md and masks.png in
-    the output folder, which sbmt.sparsification.load_sparsified reads.
+    With --text, RUN is the folder of a Hugging Face Transformers encoder. The command compares how close its embeddings
+    stay to those of full attention; sbmt.sparsification.load_sparsified reads the output folder.
     """
     check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
     if fine_tune < 0 or (fine_tune and text):

@@ -36,9 +36,9 @@ def make_train_app() -> typer.Typer:
     """The commands, with the options of all registered attentions."""
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
     _add(app, "repeated-tokens", generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
-    _add(app, generated.RECALL, generated.RecallConfig, generated.RecallConfig().override, RECALL, "length")
+    _add(app, "recall", generated.RecallConfig, generated.RecallConfig().override, RECALL, "length")
     _add(app, "multi-query", generated.MultiQueryConfig, generated.MultiQueryConfig().override, MULTI_QUERY)
-    _add(app, tasks.LANGUAGE, tasks.LanguageModelConfig, tasks.LanguageModelConfig().override, LANGUAGE)
+    _add(app, "language", tasks.LanguageModelConfig, tasks.LanguageModelConfig().override, LANGUAGE)
     for task, paper in tasks.PAPER.items():
         make = partial(_reducible, paper, tasks.REDUCED[task])
         _add(app, task, type(paper), make, tasks.TASK_TITLES[task] + REDUCIBLE + task)
@@ -49,7 +49,7 @@ def make_train_app() -> typer.Typer:
 
 
 def _add(
-    app: typer.Typer, name: str, kind: type, make: Callable[..., TrainingConfig], title: str | None, *without: str
+    app: typer.Typer, name: str, kind: type[Any], make: Callable[..., TrainingConfig], title: str | None, *without: str
 ) -> None:
     """Adds a command with the options of ``make``, which builds the configuration, and the fields of ``kind``."""
     where = [p for p in inspect.signature(_train).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -65,12 +65,12 @@ def _add(
     app.command(name, help=title)(command)
 
 
-def _config_options(config: type, without: set[str]) -> list[inspect.Parameter]:
+def _config_options(config: type[Any], without: set[str]) -> list[inspect.Parameter]:
     """An option for each field of a configuration and each option of any attention; None by default.
 
     A field's help text is its metadata ``"help"``; names in ``without`` get no option.
     """
-    hints, starts = get_type_hints(config), dict(getattr(config, "option_defaults", ()))
+    hints, starts = get_type_hints(config), dict(config.option_defaults)
     shown = [field for field in fields(config) if field.name not in without]
     found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
     for name, (owners, field, hint) in attention_options().items():
@@ -133,10 +133,7 @@ def _glue(
     The network is that of the pre-training run; the other settings are the paper's Table 7 unless --reduced. Prepare
     the examples first: sbmt data prepare TASK.
     """
-    choose("task", task, GLUE)
     start = read_config(from_) if from_ else tasks.REDUCED_MLM if reduced else tasks.PAPER_MLM
-    if not isinstance(start, tasks.MlmConfig):
-        raise SbmtError("the folder of a pre-training run", from_, "train one with: sbmt train mlm")
     settings = tasks.reduced_settings(task) if reduced else {}
     settings |= {"tokenizer": overrides.pop("tokenizer") or "", "embedding_std": start.embedding_std}
     config = tasks.fine_tuning(task, str(from_ or ""), start, **settings)
@@ -157,7 +154,6 @@ def _train(
     """Trains, shows progress, and prints the test scores."""
     folder = output or Path("runs") / config.task.replace("_", "-")
     quiet = devices * nodes > 1 and not is_first_process()
-    where: dict[str, Any] = {"accelerator": device, "devices": devices, "nodes": nodes}
     try:
         with progress_bars("numbers", quiet=quiet) as progress:
             title = f"{config.attention} on {config.task.replace('_', ' ')}"
@@ -168,7 +164,7 @@ def _train(
                     say(f"{folder} has no checkpoint: training begins anew.")
                 progress.update(bar, completed=step.number, numbers=numbers_of(step))
 
-            run = fit(config, folder, resume=resume, on_step=show, **where)
+            run = fit(config, folder, resume=resume, on_step=show, accelerator=device, devices=devices, nodes=nodes)
     except KeyboardInterrupt:
         if (folder / STATE).exists():
             say(f"A checkpoint is kept every {config.checkpoint_every} steps: continue with --resume.")

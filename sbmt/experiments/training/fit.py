@@ -112,7 +112,6 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
             **where,
             precision=config.precision,
             max_steps=config.steps,
-            max_epochs=-1,
             accumulate_grad_batches=config.accumulate,
             val_check_interval=config.checkpoint_every * config.accumulate,
             check_val_every_n_epoch=None,
@@ -122,7 +121,6 @@ def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -
             logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            use_distributed_sampler=False,
             inference_mode=False,
             default_root_dir=folder,
         )

@@ -71,7 +71,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
             raise SbmtError(f"examples of {task}", f"{prepared.info['task']} in {prepared.folder}", "choose others")
         return prepared
 
-    def make_data(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
+    def data_of(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
         """The data of a run on prepared examples; ``info`` replaces or adds entries of their description."""
         known = {name: prepared.info[name] for name in INFO} | info | {"n_train": len(feeds["train"])}
         return TaskData(feeds, known, prepared.splits)
@@ -125,7 +125,7 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
         """Examples whose symbols are tokens already."""
         prepared = self.open_prepared()
         encoding = self.encoding(prepared.info["first_id"])
-        return self.make_data(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
+        return self.data_of(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
 
 
 _TABLE_7 = {  # length, batch size, learning rate, steps, warm-up, evaluation every so many steps
@@ -197,7 +197,7 @@ class CorpusConfig(LanguageConfig):
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
         blocks = {name: blocks_of(split, self.length, tokenizer) for name, split in prepared.splits.items()}
         feeds = {name: self.feed(mine, tokenizer, name == "train") for name, mine in blocks.items()}
-        data = self.make_data(prepared, feeds, tokenizer=tokenizer.sha256)
+        data = self.data_of(prepared, feeds, tokenizer=tokenizer.sha256)
         return replace(data, blocks=blocks, tokenizer=tokenizer)
 
     def metrics_of(self, loss: float) -> dict[str, float]:
@@ -317,7 +317,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
         info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
         info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
-        return replace(self.make_data(prepared, feeds, **info), tokenizer=tokenizer)
+        return replace(self.data_of(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
         """Encoded examples, with those of similar length in one batch."""
@@ -337,7 +337,7 @@ ANEW = {
 """Fields that fine-tuning does not take over from pre-training."""
 
 
-def fine_tuning(task: str, pretrained: str, config: MlmConfig, **settings: Any) -> GlueConfig:
+def fine_tuning(task: str, pretrained: str, config: TrainingConfig, **settings: Any) -> GlueConfig:
     """The paper's fine-tuning settings, except for those given, and the network of a pre-training configuration."""
     network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
     return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)

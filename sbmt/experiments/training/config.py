@@ -170,12 +170,12 @@ class TrainingConfig(ABC):
         """A lower bound on the number of weights, known before the network is built."""
         return self.n_layers * self.d_model * (self.d_model + self.d_hidden)
 
-    def make_encoder(self, vocab_size: int | None, max_length: int | None, **arguments: Any) -> Encoder:
+    def make_encoder(self, vocab_size: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
         names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
         names += ["attention", "dropout", "attention_dropout", "convolution"]  # some of which not every task has
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
-        length = self.length if self.positions == "learned" else max_length
+        length = self.length if self.positions == "learned" else None
         least = self.least_weights + self.d_model * ((length or 0) + (vocab_size or 0) // arguments.get("n_ids", 1))
         if 4 * least >= MOST_TENSORS:  # bytes; surely a mistake, and building the network would exhaust memory
             raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", f"{4 * least:,}", "choose smaller sizes")

@@ -59,8 +59,8 @@ class RepeatedTokensConfig(GeneratedConfig, tasks=(REPEATED_TOKENS,)):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of every token."""
         if self.fresh_values:
-            return TokenTagger(self.make_encoder(None, None, d_input=D_VALUE), 1)
-        return TokenTagger(self.make_encoder(self.length, None), 1)
+            return TokenTagger(self.make_encoder(None, d_input=D_VALUE), 1)
+        return TokenTagger(self.make_encoder(self.length), 1)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every token has a label."""
@@ -103,7 +103,7 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of tokens that contain a key and a value side by side."""
         vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
-        return TokenTagger(self.make_encoder(vocab_size, None, n_ids=2), self.n_values)
+        return TokenTagger(self.make_encoder(vocab_size, n_ids=2), self.n_values)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every query has a label."""
@@ -132,7 +132,7 @@ class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidd
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A causal language model."""
-        return CausalLM(self.make_encoder(self.vocab_size, None))
+        return CausalLM(self.make_encoder(self.vocab_size))
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
         """All weights of the run to start from, if one is named."""

@@ -117,7 +117,7 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A classifier of documents, or of pairs of them."""
-        encoder, n_classes = self.make_encoder(info["vocab_size"], self.length), len(info["class_names"])
+        encoder, n_classes = self.make_encoder(info["vocab_size"]), len(info["class_names"])
         kind = DualEncoder if info["n_documents"] == 2 else SequenceClassifier
         return kind(encoder, n_classes, self.d_hidden, is_padded_mean=self.quirks)
 
@@ -180,12 +180,16 @@ class LanguageConfig(PreparedConfig, **_TABLE_7_LANGUAGE):
 
 
 @dataclass(frozen=True)
-class CorpusConfig(LanguageConfig):
-    """A run on the blocks of a prepared corpus; a task defines ``make_model`` and ``feed``."""
+class CorpusConfig(LanguageConfig, data="corpus"):
+    """A run on the blocks of a prepared corpus; a task defines the ``head`` of its model and ``feed``."""
 
-    data: str = option("corpus", "name of the prepared corpus")
+    head: ClassVar[type[MaskedLM | CausalLM]]
     best_by: ClassVar = "loss"
     data_task = MLM
+
+    def make_model(self, info: dict[str, Any]) -> nn.Module:
+        """A language model."""
+        return self.head(self.make_encoder(info["vocab_size"]))
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
         """Batches of blocks and the tokens to predict."""
@@ -221,9 +225,7 @@ class MlmConfig(
 ):
     """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
 
-    def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A masked language model."""
-        return MaskedLM(self.make_encoder(info["vocab_size"], self.length))
+    head: ClassVar = MaskedLM
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
         """The batch's number determines which tokens are hidden; evaluations always hide the same ones."""
@@ -245,10 +247,7 @@ class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU_LANG
     """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
 
     convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
-
-    def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A causal language model."""
-        return CausalLM(self.make_encoder(info["vocab_size"], None))
+    head: ClassVar = CausalLM
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
         """Blocks in which each token but the first is predicted from those before it."""
@@ -258,10 +257,10 @@ class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU_LANG
         """Bits per byte of the test text, and the scores of token frequencies alone."""
         found = super().baselines(data, name, test)
         assert data.tokenizer is not None  # of a corpus
-        blocks = data.blocks[name]
-        text = data.tokenizer.decode(blocks.symbols[: found["n_test"] * (blocks.length - 2)].tolist())
-        n_predicted = len(blocks.symbols[: found["n_test"] * (blocks.length - 2)]) + found["n_test"]  # and the ends
-        return {"bits_per_byte": test.loss * n_predicted / log(2) / len(text.encode())} | found
+        blocks, n_blocks = data.blocks[name], found["n_test"]
+        tokens = blocks.symbols[: n_blocks * (blocks.length - 2)].tolist()
+        n_bits = test.loss / log(2) * (len(tokens) + n_blocks)  # each block's end is predicted too
+        return {"bits_per_byte": n_bits / len(data.tokenizer.decode(tokens).encode())} | found
 
 
 @dataclass(frozen=True)
@@ -279,7 +278,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A classifier of sentences and pairs of them."""
-        encoder = self.make_encoder(info["vocab_size"], self.length)
+        encoder = self.make_encoder(info["vocab_size"])
         return SentenceClassifier(encoder, len(info["class_names"]), dropout=self.dropout)
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:

@@ -85,8 +85,7 @@ def fit(
             about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
         tests = [name for name in data.feeds if name not in ("train", "dev")]
         for name in reversed(tests):  # ending with ``test``, whose scores are the run's
-            module.tested = name
-            trainer.test(module, verbose=False)
+            trainer.test(module, module.evaluation(name), verbose=False)
             baselines = config.baselines(data, name, module.scores)
             about |= baselines if name == "test" else {name: asdict(module.scores) | baselines}
         run = Run(config, module.model.cpu(), module.rows, module.scores, about, seconds, data.tokenizer)

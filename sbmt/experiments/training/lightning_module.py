@@ -56,7 +56,6 @@ class TrainingModule(LightningModule):
         self.origin["pre-trained weights"] = self.about["pretrained"]["sha256"] if self.about else None
         self.masks = torch.Generator().manual_seed(config.seed + 1)
         self.test_masks = torch.Generator()
-        self.tested = "test"  # the split that the next test reads
         self.answers: list[tuple[Tensor, ...]] = []  # to the batches of an evaluation
         self.latest: dict[str, Tensor] = {}  # of the last batch
         self.rows: list[dict[str, Any]] = []
@@ -180,13 +179,10 @@ class TrainingModule(LightningModule):
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
         """The batches of dev, if there is one."""
-        return [] if self.config.is_generated else [self._evaluation("dev")]
+        return [] if self.config.is_generated else [self.evaluation("dev")]
 
-    def test_dataloader(self) -> DataLoader[Any]:
-        """The batches of the split ``tested``; generated sequences are the same for every run."""
-        return self._evaluation(self.tested)
-
-    def _evaluation(self, split: str) -> DataLoader[Any]:
+    def evaluation(self, split: str) -> DataLoader[Any]:
+        """The batches of dev or a test split; generated sequences are the same for every run."""
         config = self.config
         size = config.evaluation_batch if config.is_generated else config.batch_size // config.accumulate
         return self._loader(split, self.data.feeds[split].once(size, config.n_examples(split)))

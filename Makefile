@@ -8,8 +8,8 @@
 #   make results train and measure what the README and the site quote (some hours on two cores; resumable)
 #   make long-range  train the reduced long-range tasks (some hours on two cores; resumable)
 #   make language  pre-train and fine-tune the reduced language models (about three hours on two cores; resumable)
-#   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine)
-#   make gpu     test and measure on a GPU what the site says of GPUs, on a machine that has one
+#   make bench   measure what the benchmark page quotes (half an hour or less, on an otherwise idle machine; resumable)
+#   make gpu     test and measure on a GPU what the site says of GPUs, on a machine that has one (resumable)
 #   make faults  put 10,000 degenerate inputs and mistakes through it (a few minutes on one core)
 #   make clean   remove what was built (distclean: the environment too)
 
@@ -143,23 +143,27 @@ results: $(STAMP)
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py
 
+# Unfinished numbers lie in runs/bench, and finished ones do until they are published: the next call measures anew.
 bench: $(STAMP)
 	mkdir -p results
+	$(BIN)/sbmt bench --suite attention --json runs/bench/bench.json
+	$(BIN)/sbmt bench --suite fitted --json runs/bench/bench_fitted.json
 	$(BIN)/python results/measure/set_aside.py
-	$(BIN)/sbmt bench --suite attention --json results/bench.json
-	$(BIN)/sbmt bench --suite fitted --json results/bench_fitted.json
+	mv runs/bench/bench.json runs/bench/bench_fitted.json results
 	$(BIN)/python results/write_tables.py
 
-# GPU_ARGS=--quick measures less.
+# GPU_ARGS=--quick measures less. What is measured and trained lies in runs/gpu; remove it to start anew.
 gpu: $(STAMP)
 	mkdir -p results/gpu
 	$(BIN)/python -m pytest -q -n0 tests/kernels/test_gpu.py
-	$(BIN)/sbmt bench --device cuda --suite fitted --json results/gpu/bench_fitted.json $(GPU_ARGS)
+	$(BIN)/sbmt bench --device cuda --suite fitted --json runs/gpu/bench_fitted.json $(GPU_ARGS)
+	cp runs/gpu/bench_fitted.json results/gpu
 	$(BIN)/python -m pytest -q -m gpu tests/graph
-	for mask in "full" "sbm --preset fitted --n-clusters 2304 --edges-per-query 64"; do run="runs/gpu-$${mask%% *}"; \
+	for mask in "full" "sbm --preset fitted --n-clusters 2304 --edges-per-query 64"; do run="runs/gpu/$${mask%% *}"; \
 	    test -e $$run/result.json || $(BIN)/sbmt train repeated-tokens --device cuda --length 1024 \
 	        --batch-size 4 --steps 2000 --has-tied-start $$(test -e $$run/config.json && echo --resume) --output $$run --attention $$mask || exit 1; done
-	$(BIN)/sbmt bench --device cuda --suite attention --json results/gpu/bench.json $(GPU_ARGS)
+	$(BIN)/sbmt bench --device cuda --suite attention --json runs/gpu/bench.json $(GPU_ARGS)
+	cp runs/gpu/bench.json results/gpu
 	$(BIN)/python results/write_tables.py
 
 faults: $(STAMP)

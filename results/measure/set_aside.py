@@ -1,6 +1,6 @@
 """Moves the benchmarks of another processor to ``results/machines``, before those of this one take their place.
 
-The page on benchmarks shows them beside the new ones. ``make bench`` calls this script first.
+The page on benchmarks shows them beside the new ones. ``make bench`` calls this script before it moves those there.
 """
 
 import re

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,10 +21,12 @@ from sbmt.command import is_out_of_memory
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.benchmarks.cases import KINDS, MADE_UP, Case, Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
+from sbmt.experiments.files import check_form, read_json, write_json
 from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.memory import peak_of
 from sbmt.types import AttentionOutput
 
+Planned = tuple[Setting, dict[str, Any]]  # a case that is to be measured, and what a results file says of it
 Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=...) yields the same items
 DEVICES = {name: torch.device(name) for name in ("cpu", "cuda")}
 REFERENCE, OURS = "sdpa", "sbm"
@@ -166,23 +170,28 @@ def first_two(sweep: Sequence[Setting]) -> list[Setting]:
     return [setting for kind in KINDS for setting in [s for s in sweep if s.kind == kind][:2]]
 
 
-def run_suite(name: str, is_quick: bool, device: torch.device, track: Track) -> Iterator[dict[str, Any]]:
-    """Measures every setting of a suite, forward and as a training step: its cases, with a result per contestant.
+def plan_cases(suite: str, is_quick: bool, device: torch.device) -> list[Planned]:
+    """The cases of a suite in the order of measurement: the forward pass and the training step of every setting.
 
     On a GPU, queries, keys and values are bfloat16, as under autocast.
     """
-    sweeps, pace = SUITES[name], Pace(2.0, 5)
-    if is_quick:
-        sweeps, pace = {sweep: first_two(settings) for sweep, settings in sweeps.items()}, Pace(0.5, 3)
-    is_on_gpu = device.type == "cuda"
-    dtype, names = torch.bfloat16 if is_on_gpu else torch.float32, IN_SUITE[name] + ON_GPU[name] * is_on_gpu
-    settings = dict.fromkeys(setting for sweep in sweeps.values() for setting in sweep)  # each once
-    for setting in track(list(settings), description=name):
-        case = build(setting, device=device, dtype=dtype)
-        about = asdict(setting) | {"dtype": str(dtype).removeprefix("torch.")}
+    sweeps = {sweep: first_two(settings) if is_quick else settings for sweep, settings in SUITES[suite].items()}
+    plan: list[Planned] = []
+    for setting in dict.fromkeys(setting for sweep in sweeps.values() for setting in sweep):  # each once
+        about = asdict(setting) | {"dtype": "bfloat16" if device.type == "cuda" else "float32"}
         about["sweeps"] = [sweep for sweep, mine in sweeps.items() if setting in mine]
-        for way in (False, True):
-            yield about | {"is_training": way, "results": compare(case, way, names, pace)}
+        plan += [(setting, about | {"is_training": way}) for way in (False, True)]
+    return plan
+
+
+def measure(cases: Iterable[Planned], names: Sequence[str], pace: Pace, device: torch.device) -> Iterator[Summary]:
+    """Measures planned cases, each with a result per contestant."""
+    for setting, mine in groupby(cases, key=lambda planned: planned[0]):
+        case = None
+        for _, about in mine:
+            case = case or build(setting, device=device, dtype=getattr(torch, about["dtype"]))
+            torch.manual_seed(0)
+            yield about | {"results": compare(case, about["is_training"], names, pace)}
         del case
         gc.collect(1)  # what is left is young; a full collection takes longer than many a race
         torch.cuda.empty_cache()
@@ -194,13 +203,18 @@ def run_suites(
     is_quick: bool = False,
     threads: int | None = None,
     device: str = "cpu",
+    path: Path | None = None,
     track: Track = lambda items, description: items,
-    on_found: Callable[[dict[str, Any]], None] = lambda result: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
     ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
-    ``device`` is ``"cpu"`` or ``"cuda"``, and ``on_found`` is called with the result so far after each case.
+    and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each case; if the file exists,
+    the cases in it are not measured again, which ``say`` is told.
+
+    Raises:
+        SbmtError: If the file at ``path`` has other settings or was measured on another machine.
     """
     for name in names:
         choose("suite", name, SUITES)
@@ -211,16 +225,45 @@ def run_suites(
     usable = choose("device", device, DEVICES)
     if usable.type == "cuda" and not torch.cuda.is_available():
         raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
+    plan = {name: plan_cases(name, is_quick, usable) for name in names or SUITES}
     torch.set_num_threads(threads)
     try:
-        result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "suites": {}}
+        result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "device": device}
+        result["suites"] = {name: {"found": {"cases": []}} for name in plan}
+        if path is not None and path.exists():
+            result = resumed(path, result, plan)
+            n_found = sum(len(suite["found"]["cases"]) for suite in result["suites"].values())
+            say(f"{n_found} of {sum(map(len, plan.values()))} cases are in {path} already.")
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            for name in names or SUITES:
-                cases = result["suites"].setdefault(name, {"found": {"cases": []}})["found"]["cases"]
-                for case in run_suite(name, is_quick, usable, track):
-                    cases.append(case)
-                    on_found(result)
+            for name, cases in plan.items():
+                found = result["suites"][name]["found"]["cases"]
+                left = track(cases[len(found) :], description=name) if len(found) < len(cases) else ()
+                contestants = IN_SUITE[name] + ON_GPU[name] * (usable.type == "cuda")
+                for case in measure(left, contestants, Pace(0.5, 3) if is_quick else Pace(2.0, 5), usable):
+                    found.append(case)
+                    if path is not None:
+                        write_json(path, result)
     finally:
         torch.set_num_threads(before)
     return result
+
+
+def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) -> dict[str, Any]:
+    """The content of a results file to which cases will be added; SbmtError if it differs from what is planned."""
+    before = read_json(path)
+    check_form(before, {"manifest": dict, "suites": dict}, str(path))
+    _check_same(path, *({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before)))
+    for name, planned in plan.items():
+        check_form(before["suites"][name], {"found": {"cases": list[dict]}}, f"{name} of {path}")
+        found = before["suites"][name]["found"]["cases"]
+        for i, case in enumerate(found):
+            _check_same(path, planned[i][1] if i < len(planned) else {}, case)
+    return before
+
+
+def _check_same(path: Path, now: dict[str, Any], before: dict[str, Any]) -> None:
+    names = (name for name in now | before if name not in ("command", "date", "manifest", "results"))
+    changed = [name for name in names if now.get(name) != before.get(name)]
+    if changed:
+        values = ", ".join(f"{name} is {now.get(name)}, the file has {before.get(name)}" for name in changed)
+        raise SbmtError(f"cannot resume {path}: {values}: name another file, or remove this one to start anew")

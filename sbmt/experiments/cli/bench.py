@@ -21,19 +21,19 @@ def bench(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="number of threads; torch's choice by default")] = None,
-    json: Annotated[Path | None, typer.Option(help="output file for the numbers, written after each case")] = None,
+    json: Annotated[Path | None, typer.Option(help="output file for the numbers; resumed if it exists")] = None,
 ) -> None:
     """Compare speed and memory with full attention and other implementations.
 
     All contestants of a case take turns in one process. A ratio is the median over rounds of the time divided by the
-    reference's time in the same round, so 0.5 means twice as fast.
+    reference's time in the same round, so 0.5 means twice as fast. With --json, an interrupted benchmark is resumed.
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
     check_targets(json)
     with progress_bars() as progress:
-        options: dict[str, Any] = {"threads": threads, "device": device, "track": progress.track}
-        result = run_suites(suite or (), is_quick=quick, **options, on_found=lambda found: publish(found, (), json))
+        options: dict[str, Any] = {"threads": threads, "device": device, "path": json}
+        result = run_suites(suite or (), is_quick=quick, **options, track=progress.track, say=say)
     publish(result, tables_of(result))
     about = result["manifest"]
     gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""

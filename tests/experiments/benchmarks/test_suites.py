@@ -61,6 +61,66 @@ def test_bad_requests_are_refused(arguments, words):
         run_suites(**arguments)
 
 
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
+def compared(case, is_training, names, pace):
+    return {"sdpa": {"missing": str(is_training)}}
+
+
+@pytest.fixture
+def begun(monkeypatch, tmp_path):
+    """A results file with three of four cases; the next measurement raises KeyboardInterrupt."""
+    use_tiny_grids(monkeypatch)
+    measure = iter([compared] * 3 + [stopped])
+    monkeypatch.setattr(suites, "compare", lambda *given: next(measure)(*given))
+    with pytest.raises(KeyboardInterrupt):
+        run_suites(is_quick=True, threads=1, path=tmp_path / "bench.json")
+    return tmp_path / "bench.json"
+
+
+def cases_of(result):
+    return [case for suite in result["suites"].values() for case in suite["found"]["cases"]]
+
+
+def test_an_interrupted_benchmark_is_resumed(begun, monkeypatch):
+    before, lines = cases_of(json.loads(begun.read_text())), []
+    assert [case["is_training"] for case in before] == [False, True, False]
+    monkeypatch.setattr(suites, "compare", compared)
+    result = run_suites(is_quick=True, threads=1, path=begun, say=lines.append)
+    assert lines == [f"3 of 4 cases are in {begun} already."]
+    assert result == json.loads(begun.read_text()) and list(result["suites"]) == ["attention", "fitted"]
+    assert cases_of(result)[:3] == before and cases_of(result)[3]["results"] == {"sdpa": {"missing": "True"}}
+    written = begun.read_bytes()
+    monkeypatch.setattr(suites, "compare", stopped)
+    assert run_suites(is_quick=True, threads=1, path=begun) == result and begun.read_bytes() == written
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "change", "words"),
+    [
+        ({"is_quick": False}, {}, "is_quick is False, the file has True"),
+        ({"threads": 2}, {}, "threads is 2, the file has 1"),
+        ({"names": ["attention"]}, {}, r"suites is \['attention'\], the file has \['attention', 'fitted'\]"),
+        ({}, {'"cpu"': '"cuda"'}, "device is cpu, the file has cuda"),
+        ({}, {"Linux": "Darwin"}, "machine is Linux .*, the file has Darwin"),
+        ({}, {'"n": 128': '"n": 256', "0.05": "0.04"}, "n is 128, the file has 256, density is 0.05, the file has"),
+        ({}, {'"cases"': '"case"'}, "cases of found of attention of .* to be of type list"),
+        ({}, {'"suites"': '"suite"'}, "suites of .* to be of type dict"),
+    ],
+)
+def test_a_file_of_other_settings_is_refused_and_kept(begun, arguments, change, words):
+    text = begun.read_text()
+    for old, new in change.items():
+        text = text.replace(old, new)
+    begun.write_text(text)
+    with pytest.raises(SbmtError, match=words):
+        run_suites(**{"is_quick": True, "threads": 1, "path": begun} | arguments)
+    assert begun.read_text() == text
+
+
 def test_what_does_not_run_is_a_finding(monkeypatch):
     def raising(error):
         def attend(case):

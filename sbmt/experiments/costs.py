@@ -1,7 +1,7 @@
 """Operations of the attentions in the paper's models, as in its Table 3."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -10,30 +10,30 @@ from sbmt.cost import count_operations, uncounted
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.tables import LEFT_OUT, Table
 from sbmt.experiments.training.config import build_model
-from sbmt.experiments.training.tasks import PAPER, LongRangeConfig
+from sbmt.experiments.training.tasks import PAPER, TASK_TITLES
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 
 DENSITIES = {"listops": 0.0115, "text": 0.1062, "retrieval": 0.0249, "image": 0.0133, "pathfinder": 0.0261}
 """Densities of the paper's models trained with λ = 1e-1 (Table 2), which its Table 3 describes."""
 N_IDS, N_LABELS = 256, 10  # neither affects the cost of attention
 REFERENCE = "full"
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    REFERENCE: ("full attention", {"attention": "full"}),
-    "linear": ("linear", {"attention": "linear"}),
-    "reformer": ("Reformer", {"attention": "reformer"}),
-    "performer": ("Performer", {"attention": "performer"}),
-    "linformer": ("Linformer", {"attention": "linformer"}),
-    "nystromformer": ("Nyströmformer", {"attention": "nystromformer"}),
-    "sbm": ("SBM, exact law", {"attention": "sbm", "self_loops": False}),
-    "sbm-algorithm-1": ("SBM, Algorithm 1", {"attention": "sbm", "preset": "faithful", "self_loops": False}),
-    "random-mask": ("random mask", {"attention": "random_mask"}),
+METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    REFERENCE: ("full attention", "full", {}),
+    "linear": ("linear", "linear", {}),
+    "reformer": ("Reformer", "reformer", {}),
+    "performer": ("Performer", "performer", {}),
+    "linformer": ("Linformer", "linformer", {}),
+    "nystromformer": ("Nyströmformer", "nystromformer", {}),
+    "sbm": ("SBM, exact law", "sbm", {"self_loops": False}),
+    "sbm-algorithm-1": ("SBM, Algorithm 1", "sbm", {"preset": "faithful", "self_loops": False}),
+    "random-mask": ("random mask", "random_mask", {}),
 }
-"""The rows of the tables: their titles, and the settings of their models."""
+"""The rows of the tables: their titles, and the attentions of their models with options."""
 
 
-def method_of(name: str) -> tuple[str, dict[str, Any]]:
+def method_of(name: str) -> tuple[str, str, dict[str, Any]]:
     """The row of a name in :data:`METHODS`, or of an attention registered with :func:`sbmt.register_attention`."""
-    registered = {mine: (mine, {"attention": mine}) for mine in ATTENTIONS if mine not in RESERVED}
+    registered = {mine: (mine, mine, {}) for mine in ATTENTIONS if mine not in RESERVED}
     return choose("attention", name, registered | METHODS)
 
 
@@ -58,28 +58,23 @@ class Column:
 
 def paper_columns() -> tuple[Column, ...]:
     """The five tasks at their lengths, with the densities of the paper's models."""
-    titles = {name: name.capitalize() for name in DENSITIES} | {"listops": "ListOps"}
-    return tuple(
-        Column(f"{titles[name]} {PAPER[name].length}", PAPER[name].length, density, name)
-        for name, density in DENSITIES.items()
-    )
+    titles = {name: f"{TASK_TITLES[name].split(':')[0]} {PAPER[name].length}" for name in DENSITIES}
+    return tuple(Column(titles[name], PAPER[name].length, density, name) for name, density in DENSITIES.items())
 
 
-def model_of(method: str, column: Column, **settings: Any) -> nn.Module:
-    """The model in eval mode and without gradients, with some settings or options of its attention changed."""
-    given = {"length": column.n, "mask_density": column.density} | method_of(method)[1] | settings
-    names = {field.name for field in fields(LongRangeConfig)}
-    mine = {name: value for name, value in given.items() if name in names}
-    options = tuple((name, value) for name, value in given.items() if name not in names)
-    config = replace(PAPER[column.task], **mine, options=None, option_defaults=options)
+def model_of(method: str, column: Column) -> nn.Module:
+    """The model in eval mode and without gradients."""
+    _, attention, options = method_of(method)
+    options = {"mask_density": column.density} | options  # which attentions without random masks ignore
+    changes: dict[str, Any] = {"options": None, "option_defaults": tuple(options.items())}
+    config = replace(PAPER[column.task], length=column.n, attention=attention, **changes)
     info = {"vocab_size": N_IDS, "class_names": range(N_LABELS), "n_documents": 1 + (column.task == "retrieval")}
     return build_model(config, info).eval().requires_grad_(False)
 
 
 def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_columns()) -> dict[str, Any]:
     """Counts the operations of methods (all if none are named) and of full attention, for JSON."""
-    names = [name for name in METHODS if not methods or name in (REFERENCE, *methods)]
-    names += [name for name in dict.fromkeys(methods) if name not in METHODS]
+    names = dict.fromkeys((REFERENCE, *(methods or METHODS)))
     operations = {name: [_operations(name, column) for column in columns] for name in names}
     return {"columns": [asdict(column) for column in columns], "operations": operations}
 
@@ -89,14 +84,13 @@ def _operations(method: str, column: Column) -> dict[str, Any]:
     if uncounted(model):
         return {"missing": "not counted"}
     count = count_operations(model, column.n, density=column.density)
-    both = {"attention": count.attention(), "model": count}
-    return {name: {"n_flops": one.n_flops} for name, one in both.items()}
+    return {"attention": {"n_flops": count.attention().n_flops}, "model": {"n_flops": count.n_flops}}
 
 
 def cost_tables(report: dict[str, Any]) -> list[Table]:
     """FLOPs relative to full attention, from :func:`cost_report`."""
     headings = ("", *(f"{column['title']}, {100 * column['density']:.3g} %" for column in report["columns"]))
-    found = {name: mine for name, mine in report["operations"].items() if name != "full-fused"}  # in older files
+    found = report["operations"]
     notes = dict.fromkeys(f"{x}: {one['missing']}" for x, mine in found.items() for one in mine if "missing" in one)
     tables = []
     for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
+from sbmt.experiments.sparsification.rates import bisect
 from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.samplers import sample_edges
@@ -95,7 +96,7 @@ def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
         last.bias.copy_(start + shift * direction)
         return _density(layer, query, key)
 
-    _bisect(density_at, setting.density, -200.0, 200.0)
+    _meet(density_at, setting.density, -200.0, 200.0)
     return layer, query, key
 
 
@@ -114,18 +115,15 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     first.weight.copy_(axes)
     first.bias.zero_()
     last.bias.fill_(-_CLOSED / 3.0)
-    both = []
-    for _ in range(2):
-        order = torch.stack([torch.randperm(setting.n) for _ in range(setting.n_heads)])  # differs from head to head
-        tokens = 4.0 * axes[order % n_groups]  # heads n d_head
-        both.append((tokens + 0.1 * torch.randn_like(tokens))[None])
-    query, key = both
+    order = torch.rand(2, 1, setting.n_heads, setting.n).argsort(-1)  # differs from head to head
+    tokens = 4.0 * axes[order % n_groups]
+    query, key = tokens + 0.1 * torch.randn_like(tokens)  # 1 heads n d_head each
 
     def density_at(gain: float) -> float:
         last.weight.copy_(gain * axes)
         return _density(layer, query, key)
 
-    _bisect(density_at, setting.density, 0.0, 3.0)
+    _meet(density_at, setting.density, 0.0, 3.0)
     return layer, query, key
 
 
@@ -154,7 +152,7 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
         n_edges = edges.n_edges + setting.n_heads * n_measured - int(is_loop.sum())
         return n_edges / int(model.n_pairs) / setting.n_heads
 
-    _bisect(density_at, setting.density, -20.0, 10.0)
+    _meet(density_at, setting.density, -20.0, 10.0)
     return layer, query.contiguous(), key.contiguous()
 
 
@@ -167,12 +165,8 @@ def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
     return float(layer.block_model(*some).expected_density().mean())
 
 
-def _bisect(density_at: Callable[[float], float], density: float, low: float, high: float) -> None:
-    """Sets a layer to this density, which rises from ``low`` to ``high``."""
+def _meet(density_at: Callable[[float], float], density: float, low: float, high: float) -> None:
     least, most = density_at(low), density_at(high)
     if not least <= density <= most:
         raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "choose a density in this range")
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if density_at(middle) < density else (low, middle)
-    density_at((low + high) / 2)
+    bisect(density_at, density, low, high)

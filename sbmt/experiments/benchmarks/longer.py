@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.sparsification.rates import scale_rates
 from sbmt.experiments.tables import Table
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
 
 PACE = Pace(seconds=6.0)
-LARGEST_SHIFT, HALVINGS = 16.0, 10  # of the logarithms of rates, and of the interval in bisection
 
 
 def on_longer_inputs(
@@ -26,16 +26,12 @@ def on_longer_inputs(
     """
     tokens = torch.randint(models[reference].encoder.vocab_size or 1, (1, length))
     stretched = {name: _stretched(model, tokens, trained_on) for name, model in models.items()}
-    entries = {name: _entry(model, tokens) for name, model in stretched.items()}
+    entries = {name: Entry(lambda _, model=model: model(tokens)) for name, model in stretched.items()}
     with torch.inference_mode():
         found: dict[str, dict[str, Any]] = race(entries, PACE, reference=reference)
         for name, model in stretched.items():
             found[name]["edges_per_query"] = _edges_per_query(model, tokens)
     return found
-
-
-def _entry(model: TokenTagger, tokens: Tensor) -> Entry:
-    return Entry(lambda _: model(tokens))
 
 
 def longer_table(found: dict[str, dict[str, Any]], titles: Mapping[str, str], length: int) -> Table:
@@ -61,15 +57,6 @@ def _stretched(model: TokenTagger, tokens: Tensor, trained_on: int) -> TokenTagg
     if encoder.position_embedding is not None:
         positions = encoder.position_embedding.weight.repeat(-(-length // trained_on), 1)
         encoder.position_embedding, encoder.max_length = nn.Embedding.from_pretrained(positions), len(positions)
-    starts = [m.log_start for m in model.modules() if isinstance(m, SBMAttention) and m.log_rate is not None]
-    low, high = -LARGEST_SHIFT, 0.0
-    for _ in range(HALVINGS if starts else 0):
-        middle = (low + high) / 2
-        for start in starts:
-            start += middle
-        low, high = (middle, high) if _edges_per_query(model, tokens) < edges else (low, middle)
-        for start in starts:
-            start -= middle
-    for start in starts:
-        start += low
+    if layers := [m for m in model.modules() if isinstance(m, SBMAttention) and m.log_rate is not None]:
+        scale_rates(layers, lambda: _edges_per_query(model, tokens), edges, largest=0.0)
     return model

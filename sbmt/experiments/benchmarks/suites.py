@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache, partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from sbmt.baselines.random_mask import RandomMaskAttention
 from sbmt.command import is_out_of_memory
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.benchmarks.cases import KINDS, MADE_UP, Case, Setting, build, fitted_setting
+from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
 from sbmt.experiments.files import check_form, read_json, write_json
 from sbmt.experiments.manifest import machine_manifest
@@ -28,17 +28,16 @@ from sbmt.types import AttentionOutput
 
 Planned = tuple[Setting, dict[str, Any]]  # a case that is to be measured, and what a results file says of it
 Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=...) yields the same items
-DEVICES = {name: torch.device(name) for name in ("cpu", "cuda")}
 REFERENCE, OURS = "sdpa", "sbm"
 DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
 
 
-def _both(*points: tuple[int, float], **sizes: int) -> list[Setting]:
-    """The settings at these points (n, density) with each kind of made-up input."""
-    return [Setting(n, density, kind, **sizes) for kind in MADE_UP for n, density in points]
+def _both(*points: tuple[int, float], **sizes: int) -> list[list[Setting]]:
+    """For each point (n, density) the settings with each kind of made-up input."""
+    return [[Setting(n, density, kind, **sizes) for kind in MADE_UP] for n, density in points]
 
 
-SUITES: dict[str, dict[str, list[Setting]]] = {
+SUITES: dict[str, dict[str, list[list[Setting]]]] = {
     "attention": {
         "target": _both((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
         "density": _both(*((4096, density) for density in (0.01, 0.04, 0.0025, 0.16, 0.5))),
@@ -46,11 +45,11 @@ SUITES: dict[str, dict[str, list[Setting]]] = {
         "clusters": _both((4096, 0.01), n_clusters=32) + _both((4096, 0.01)) + _both((4096, 0.01), n_clusters=256),
     },
     "fitted": {
-        "n": [fitted_setting(2**power, 16.0) for power in range(9, 17)],
-        "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
+        "n": [[fitted_setting(2**power, 16.0)] for power in range(9, 17)],
+        "keys": [[fitted_setting(n, keys)] for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
     },
 }
-"""The settings of each suite, by sweep."""
+"""The settings at each point of each sweep of a suite."""
 
 
 def full_attention(case: Case, kernel: SDPBackend = SDPBackend.FLASH_ATTENTION) -> Tensor:
@@ -120,11 +119,9 @@ def entry(name: str, case: Case, is_training: bool) -> Entry:
         values, loss = (output, None) if isinstance(output, Tensor) else (output.values, output.auxiliary_loss)
         if not is_training:
             return (values,)
-        outputs, cotangents = [values], [case.cotangent]
-        if loss is not None and loss.requires_grad:
-            outputs.append(loss)
-            cotangents.append(torch.ones_like(loss))
-        return torch.autograd.grad(outputs, case.leaves, cotangents, allow_unused=True)
+        losses = [loss] if loss is not None and loss.requires_grad else []
+        cotangents = [case.cotangent, *map(torch.ones_like, losses)]
+        return torch.autograd.grad([values, *losses], case.leaves, cotangents, allow_unused=True)
 
     return Entry(call)
 
@@ -165,17 +162,13 @@ def first_call(first: Entry, device: torch.device) -> Summary:
         return {"missing": f"does not run here: {type(error).__name__}: {message}"}
 
 
-def first_two(sweep: Sequence[Setting]) -> list[Setting]:
-    """The first two settings of each kind."""
-    return [setting for kind in KINDS for setting in [s for s in sweep if s.kind == kind][:2]]
-
-
 def plan_cases(suite: str, is_quick: bool, device: torch.device) -> list[Planned]:
     """The cases of a suite in the order of measurement: the forward pass and the training step of every setting.
 
-    On a GPU, queries, keys and values are bfloat16, as under autocast.
+    Quick ones are those at the first two points of each sweep. On a GPU, queries, keys and values are bfloat16, as
+    under autocast.
     """
-    sweeps = {sweep: first_two(settings) if is_quick else settings for sweep, settings in SUITES[suite].items()}
+    sweeps = {sweep: list(chain(*points[: 2 if is_quick else None])) for sweep, points in SUITES[suite].items()}
     plan: list[Planned] = []
     for setting in dict.fromkeys(setting for sweep in sweeps.values() for setting in sweep):  # each once
         about = asdict(setting) | {"dtype": "bfloat16" if device.type == "cuda" else "float32"}
@@ -222,7 +215,7 @@ def run_suites(
     threads = before if threads is None else threads
     if not 1 <= threads <= 1024:
         raise SbmtError("1 to 1024 threads", threads, "use at most one per core")
-    usable = choose("device", device, DEVICES)
+    usable = torch.device(choose("device", device, {"cpu": "cpu", "cuda": "cuda"}))
     if usable.type == "cuda" and not torch.cuda.is_available():
         raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
     plan = {name: plan_cases(name, is_quick, usable) for name in names or SUITES}

@@ -33,8 +33,8 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def method_of(name: str) -> tuple[str, str, dict[str, Any]]:
     """The row of a name in :data:`METHODS`, or of an attention registered with :func:`sbmt.register_attention`."""
-    registered = {mine: (mine, mine, {}) for mine in ATTENTIONS if mine not in RESERVED}
-    return choose("attention", name, registered | METHODS)
+    is_registered = name in ATTENTIONS and name not in RESERVED
+    return (name, name, {}) if is_registered else choose("attention", name, METHODS)
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,16 @@ def on_longer_inputs(
     """
     tokens = torch.randint(models[reference].encoder.vocab_size or 1, (1, length))
     stretched = {name: _stretched(model, tokens, trained_on) for name, model in models.items()}
-    entries = {name: Entry(lambda _, model=model: model(tokens)) for name, model in stretched.items()}
+    entries = {name: _entry(model, tokens) for name, model in stretched.items()}
     with torch.inference_mode():
         found: dict[str, dict[str, Any]] = race(entries, PACE, reference=reference)
         for name, model in stretched.items():
             found[name]["edges_per_query"] = _edges_per_query(model, tokens)
     return found
+
+
+def _entry(model: TokenTagger, tokens: Tensor) -> Entry:
+    return Entry(lambda _: model(tokens))
 
 
 def longer_table(found: dict[str, dict[str, Any]], titles: Mapping[str, str], length: int) -> Table:

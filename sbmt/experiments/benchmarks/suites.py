@@ -3,10 +3,10 @@
 import copy
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import cache, partial
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.memory import peak_of
 from sbmt.types import AttentionOutput
 
-Planned = tuple[Setting, dict[str, Any]]  # a case that is to be measured, and what a results file says of it
+Planned = tuple[Setting, list[dict[str, Any]]]  # with what a results file says of its forward and training case
 Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=...) yields the same items
 REFERENCE, OURS = "sdpa", "sbm"
 DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
@@ -163,31 +163,19 @@ def first_call(first: Entry, device: torch.device) -> Summary:
 
 
 def plan_cases(suite: str, is_quick: bool, device: torch.device) -> list[Planned]:
-    """The cases of a suite in the order of measurement: the forward pass and the training step of every setting.
+    """The settings of a suite in the order of measurement, each with a forward pass and a training step.
 
     Quick ones are those at the first two points of each sweep. On a GPU, queries, keys and values are bfloat16, as
     under autocast.
     """
-    sweeps = {sweep: list(chain(*points[: 2 if is_quick else None])) for sweep, points in SUITES[suite].items()}
+    points = choose("suite", suite, SUITES)
+    sweeps = {sweep: list(chain(*mine[: 2 if is_quick else None])) for sweep, mine in points.items()}
+    dtype = "bfloat16" if device.type == "cuda" else "float32"
     plan: list[Planned] = []
-    for setting in dict.fromkeys(setting for sweep in sweeps.values() for setting in sweep):  # each once
-        about = asdict(setting) | {"dtype": "bfloat16" if device.type == "cuda" else "float32"}
-        about["sweeps"] = [sweep for sweep, mine in sweeps.items() if setting in mine]
-        plan += [(setting, about | {"is_training": way}) for way in (False, True)]
+    for setting in dict.fromkeys(chain(*sweeps.values())):  # each once
+        about = asdict(setting) | {"dtype": dtype, "sweeps": [name for name, mine in sweeps.items() if setting in mine]}
+        plan.append((setting, [about | {"is_training": way} for way in (False, True)]))
     return plan
-
-
-def measure(cases: Iterable[Planned], names: Sequence[str], pace: Pace, device: torch.device) -> Iterator[Summary]:
-    """Measures planned cases, each with a result per contestant."""
-    for setting, mine in groupby(cases, key=lambda planned: planned[0]):
-        case = None
-        for _, about in mine:
-            case = case or build(setting, device=device, dtype=getattr(torch, about["dtype"]))
-            torch.manual_seed(0)
-            yield about | {"results": compare(case, about["is_training"], names, pace)}
-        del case
-        gc.collect(1)  # what is left is young; a full collection takes longer than many a race
-        torch.cuda.empty_cache()
 
 
 def run_suites(
@@ -203,14 +191,12 @@ def run_suites(
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
     ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
-    and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each case; if the file exists,
+    and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each setting; if the file exists,
     the cases in it are not measured again, which ``say`` is told.
 
     Raises:
         SbmtError: If the file at ``path`` has other settings or was measured on another machine.
     """
-    for name in names:
-        choose("suite", name, SUITES)
     before = torch.get_num_threads()
     threads = before if threads is None else threads
     if not 1 <= threads <= 1024:
@@ -219,6 +205,7 @@ def run_suites(
     if usable.type == "cuda" and not torch.cuda.is_available():
         raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
     plan = {name: plan_cases(name, is_quick, usable) for name in names or SUITES}
+    pace = Pace(0.5, 3) if is_quick else Pace(2.0, 5)
     torch.set_num_threads(threads)
     try:
         result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "device": device}
@@ -226,16 +213,22 @@ def run_suites(
         if path is not None and path.exists():
             result = resumed(path, result, plan)
             n_found = sum(len(suite["found"]["cases"]) for suite in result["suites"].values())
-            say(f"{n_found} of {sum(map(len, plan.values()))} cases are in {path} already.")
-        with torch.random.fork_rng(devices=[]):
-            for name, cases in plan.items():
-                found = result["suites"][name]["found"]["cases"]
-                left = track(cases[len(found) :], description=name) if len(found) < len(cases) else ()
-                contestants = IN_SUITE[name] + ON_GPU[name] * (usable.type == "cuda")
-                for case in measure(left, contestants, Pace(0.5, 3) if is_quick else Pace(2.0, 5), usable):
-                    found.append(case)
-                    if path is not None:
-                        write_json(path, result)
+            say(f"{n_found} of {2 * sum(map(len, plan.values()))} cases are in {path} already.")
+        for name, settings in plan.items():
+            cases = result["suites"][name]["found"]["cases"]
+            contestants = IN_SUITE[name] + ON_GPU[name] * (usable.type == "cuda")
+            for setting, pair in track(settings[len(cases) // 2 :], description=name):
+                case = build(setting, device=usable, dtype=getattr(torch, pair[0]["dtype"]))
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(0)
+                    cases += [
+                        about | {"results": compare(case, about["is_training"], contestants, pace)} for about in pair
+                    ]
+                if path is not None:
+                    write_json(path, result)
+                del case
+                gc.collect(1)  # what is left is young; a full collection takes longer than many a race
+                torch.cuda.empty_cache()
     finally:
         torch.set_num_threads(before)
     return result
@@ -246,17 +239,17 @@ def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) 
     before = read_json(path)
     check_form(before, {"manifest": dict, "suites": dict}, str(path))
     _check_same(path, *({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before)))
-    for name, planned in plan.items():
+    for name, settings in plan.items():
         check_form(before["suites"][name], {"found": {"cases": list[dict]}}, f"{name} of {path}")
-        found = before["suites"][name]["found"]["cases"]
-        for i, case in enumerate(found):
-            _check_same(path, planned[i][1] if i < len(planned) else {}, case)
+        planned = chain(*(pair for _, pair in settings))
+        for about, case in zip(planned, before["suites"][name]["found"]["cases"], strict=False):
+            _check_same(path, about, case)
     return before
 
 
 def _check_same(path: Path, now: dict[str, Any], before: dict[str, Any]) -> None:
-    names = (name for name in now | before if name not in ("command", "date", "manifest", "results"))
-    changed = [name for name in names if now.get(name) != before.get(name)]
+    names = now.keys() - {"command", "date", "manifest"}
+    changed = [name for name in now if name in names and now[name] != before.get(name)]
     if changed:
-        values = ", ".join(f"{name} is {now.get(name)}, the file has {before.get(name)}" for name in changed)
+        values = ", ".join(f"{name} is {now[name]}, the file has {before.get(name)}" for name in changed)
         raise SbmtError(f"cannot resume {path}: {values}: name another file, or remove this one to start anew")

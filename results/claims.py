@@ -3,19 +3,14 @@
 Their sources are ``results/errata.toml`` and ``results/questions.toml``, which explain their fields.
 """
 
-import json
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from results import lookup
 from results.lookup import ROOT, load
-from results.tables import grid
 from sbmt.experiments.tables import LEFT_OUT
 
 GROUPS = {
@@ -71,9 +66,6 @@ def n_claims(group: str) -> int:
 
 # --- links by short names: ``03#heading`` of a notebook, ``theory#name`` of a statement, ``page#heading`` ---
 
-FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
-MARKUP = re.compile(r"[`*$]|<!--.*?-->|\[([^\]]*)\]\([^)]*\)")
-
 
 def anchor(heading: str) -> str:
     """The id of a heading on the site."""
@@ -81,120 +73,53 @@ def anchor(heading: str) -> str:
     return re.sub(r"[-\s]+", "-", kept)
 
 
-def link(name: str) -> tuple[str, str, str]:
-    """Resolves a short name: the page as it is cited, the page with the heading, and the address.
+def link(name: str) -> tuple[str, str]:
+    """Resolves a short name: the name of the page, and the address. Tests of the built site check headings.
 
     Raises:
-        LookupError: If there is no such page or heading.
+        LookupError: If there is no such page.
     """
     page, _, place = name.partition("#")
-    if page == "theory" and place:
-        return "Theory", f"Theory: {place}", f"theory.md#{anchor(place)}"
     path = next(ROOT.glob(f"notebooks/{page}_*.ipynb"), ROOT) if page.isdigit() else ROOT / "docs" / f"{page}.md"
     if not path.is_file():
         raise LookupError(f"no page {page}")
-    title, places = _headings(path)
-    address = f"notebooks/{path.name}" if page.isdigit() else f"{page}.md"
-    if not place:
-        return (f"notebook {page}" if page.isdigit() else title), title, address
-    if place not in places:
-        raise LookupError(f"{path.name} has no heading #{place}")
-    address = f"{address}#{place}"
     if page.isdigit():
-        return f"notebook {page}", f"{page} · {places[place]}", address
-    title = title.removeprefix("Results: ").capitalize()
-    return title, f"{title}: {places[place]}", address
-
-
-@cache
-def _headings(path: Path) -> tuple[str, dict[str, str]]:
-    """The title of a page, and its other headings by id."""
-    text = path.read_text("utf-8")
-    if path.suffix == ".ipynb":
-        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
-        text = "\n\n".join("".join(cell["source"]) for cell in cells)
-    headings = re.findall(r"^#{1,6} +(.+?) *$", FENCE.sub("", text), re.MULTILINE)
-    title, *found = (MARKUP.sub(lambda x: x[1] or "", heading) for heading in headings)
-    return "Home" if path.stem == "index" else title, {anchor(heading): heading for heading in found}
+        title, address = f"notebook {page}", f"notebooks/{path.name}"
+    else:
+        title, address = path.read_text("utf-8").partition("\n")[0].lstrip("# "), f"{page}.md"
+    title = "Theory" if page == "theory" and place else title
+    return title, f"{address}#{anchor(place)}" if place else address
 
 
 def links(names: Sequence[str]) -> str:
-    """Links by the names of their pages, with headings only where two names would be the same."""
-    found = [link(name) for name in names]
-    short = [page for page, _, _ in found]
-    return ", ".join(f"[{page if short.count(page) == 1 else full}]({to})" for page, full, to in found)
+    """Links by the names of their pages, with the headings of pages that are named twice."""
+    found = [(*link(name), name.partition("#")[2]) for name in names]
+    pages = [page for page, _, _ in found]
+    shown = ((page if pages.count(page) == 1 else f"{page}: {place}", address) for page, address, place in found)
+    return ", ".join(f"[{title}]({address})" for title, address in shown)
 
 
-# --- the errata page ---
+# --- how result files were made ---
 
 
-def errata(group: str) -> str:
-    """The entries of a group."""
-    chosen = [claim for claim in CLAIMS if claim.group == group]
-    if group == "slip":
-        rows = [(f"{c.name} ({c.source})", c.claim, lookup.render(c.finding), links(c.evidence)) for c in chosen]
-        return grid(("slip", "printed", "correct", "evidence"), rows)
-    parts = []
-    for one in chosen:
-        parts += [f"### {one.name}", f"*{one.source[0].upper()}{one.source[1:]}:* {one.claim}"]
-        parts.append(f"**{one.verdict.capitalize()}.** {lookup.render(one.finding)}")
-        parts += [f"![{one.caption}](assets/{one.figure})"] if one.figure else []
-        parts.append(f"<small>{links(one.evidence)}</small>")
-    return "\n\n".join(parts)
+def usual_place() -> str:
+    """The environment in which most files were measured."""
+    return Counter(filter(None, map(_place, QUESTIONS))).most_common(1)[0][0]
 
 
-def errata_overview() -> str:
-    """The number of entries in each group, and its meaning."""
-    rows = [(f"[{title}](#{anchor(title)})", n_claims(name), meaning) for name, (title, meaning) in GROUPS.items()]
-    return grid(("", "entries", "meaning"), rows)
+def measured(name: str, usual: str) -> str:
+    """Seeds, runs, hours, date and threads of a file, and its environment if that is not the usual one."""
+    said, about = _work(name), _manifest(name)
+    said += [about["date"]] if about else []
+    said += [f"{about['threads']} threads"] if about.get("threads", 1) != 1 else []
+    said += [f"on {_place(name)}"] if _place(name) not in ("", usual) else []
+    return ", ".join(said) or LEFT_OUT
 
 
-# --- the results page ---
-
-
-def answers() -> str:
-    """Every group of questions with its picture and its table."""
-    parts = []
-    for group in dict.fromkeys(row["group"] for row in QUESTIONS.values()):
-        rows = [row for row in QUESTIONS.values() if row["group"] == group]
-        parts.append(f"## {group}")
-        if picture := PICTURES.get(group):
-            parts.append(f"![{picture['caption']}](assets/{picture['file']})")
-        columns = {
-            "question": [f"[{row['question']}]({link(row['pages'][0])[2]})" for row in rows],
-            "answer": [lookup.render(row["answer"]) for row in rows],
-            "see also": [links(row["pages"][1:]) for row in rows],
-        }
-        columns = {title: cells for title, cells in columns.items() if any(cells)}
-        parts.append(grid(list(columns), zip(*columns.values(), strict=True)))
-    return "\n\n".join(parts)
-
-
-def origins() -> str:
-    """The environment of most files, and a table of how each file was made."""
-    about = {name: _manifest(name) for name in QUESTIONS}
-    places = {
-        name: f"{one['machine']}, with sbmt {one['sbmt']}, torch {one['torch']}" if one else ""
-        for name, one in about.items()
-    }
-    usual = Counter(filter(None, places.values())).most_common(1)[0][0]
-    rows = []
-    for name, row in QUESTIONS.items():
-        said = _work(name) + ([about[name]["date"]] if about[name] else [])
-        threads = about[name].get("threads", 1)
-        said += [f"{threads} threads"] if threads != 1 else []
-        measured = ", ".join(said) or LEFT_OUT
-        measured += f", on {places[name]}" if places[name] not in ("", usual) else ""
-        again = f"`{row['target']}`" if "target" in row and "commit" not in row else f"`{_short(row['again'], name)}`"
-        again += f" at {row['commit']}" if "commit" in row else ""
-        rows.append((f"`{name}`", again, measured))
-    lines = f"Measured on {usual}, with one thread, unless a row says otherwise."
-    return f"{lines}\n\n{grid(('file', 'again', 'seeds, runs, core hours, date'), rows)}"
-
-
-def _short(command: str, name: str) -> str:
-    """A command without the option that names the result file."""
-    return command.replace(f" --json results/{name}.json", "")
+def _place(name: str) -> str:
+    """The environment in which a file was measured, or an empty string."""
+    about = _manifest(name)
+    return f"{about['machine']}, with sbmt {about['sbmt']}, torch {about['torch']}" if about else ""
 
 
 def _manifest(name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from statistics import mean as mean_of
 from statistics import median as median_of
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sbmt.experiments.benchmarks.cases import MADE_UP
 
@@ -161,20 +161,6 @@ def loses(study: str, other: str, trial: str) -> str:
     return " to ".join(show(points_lost(study, other, trial, which), ".1f") for which in EXTREMES)
 
 
-def beside_floor(study: str, trial: str = "full") -> str:
-    """The accuracy of a trial, and that of always predicting the commonest label."""
-    chance = load(study)["runs"][0]["chance"]
-    return f"{show(mean(study, trial, 'accuracy'), '.1%')} (floor {show(chance, '.1%')})"
-
-
-def longer_lost(task: str, place: int) -> str:
-    """Percentage points that masks lose to full attention at one of the lengths beyond that of training."""
-    kinds = load("longer_inputs")["tasks"][task]["lengths"][place]["kinds"]
-    fitted, random, window = (show(100 * kinds[name]["lost"], ".1f") for name in ("fitted", "random", "window"))
-    share = show(kinds["fitted"]["density"], ".1%")
-    return f"fitted masks {fitted}, random ones {random} and a window {window}, with {share} of the pairs"
-
-
 def layer_density(study: str, number: int) -> float:
     """Density of SBM's masks in a layer, counted from 1: the mean over heads and seeds."""
     return mean_of(density for run in runs_of(study, "sbm") for density in run["test"]["densities"][number - 1])
@@ -243,10 +229,10 @@ def operations_ratio(method: str, which: str) -> float:
     return EXTREMES[which](x / y for x, y in zip(*both, strict=True))
 
 
-def gradient_estimate(scores: str, probability: float, estimator: str, measure: str) -> float:
-    """A measure of the quality of a gradient estimator, without exploration."""
+def gradient_estimate(scores: str, probability: float, estimator: str) -> dict[str, float]:
+    """The measures of the quality of a gradient estimator, without exploration."""
     part = find(load("ste_bias")["parts"], scores=scores, exploration=0)
-    return find(part["rows"], probability=probability, estimator=estimator)[measure]
+    return find(part["rows"], probability=probability, estimator=estimator)
 
 
 def recalled(n: int, trial: str, name: str = "accuracy") -> list[float]:
@@ -258,9 +244,9 @@ def recalled(n: int, trial: str, name: str = "accuracy") -> list[float]:
 # --- templates ---
 
 NOT_YET = "*not measured yet*"
-ENVIRONMENT = Environment(finalize=show, undefined=StrictUndefined)
+ENVIRONMENT = Environment(finalize=show, undefined=StrictUndefined, loader=FileSystemLoader(ROOT / "results"))
 """The environment of all templates; :mod:`results.write_tables` adds tables to the functions here."""
-ENVIRONMENT.globals |= {name: thing for name, thing in globals().items() if callable(thing) and name.islower()}
+ENVIRONMENT.globals |= globals()
 
 
 def render(template: str) -> str:

@@ -2,8 +2,8 @@
 
 The text between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is the value of the expression, a Jinja template: a
 number in a sentence, or a table on separate lines. It may call the functions of :mod:`results.lookup`,
-:mod:`results.tables` and :mod:`results.claims`. The comment for a number must not begin a line, where it would start a
-block of HTML.
+:mod:`results.tables` and :mod:`results.claims` and the macros of ``tables.jinja`` and ``claims.jinja``. The comment
+for a number must not begin a line, where it would start a block of HTML.
 
 ``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 where a page is stale.
 """
@@ -12,15 +12,15 @@ import re
 import sys
 from pathlib import Path
 
-from results import claims, tables
+from results import claims, lookup, tables
 from results.lookup import ENVIRONMENT, ROOT, render
 from sbmt.command import run_command
 from sbmt.experiments.files import write_bytes
 
 MARKED = re.compile(r"(<!-- (\{\{[^\n]+?\}\}) -->\n?).*?(\n?<!-- end -->)", re.DOTALL)
-for module in (tables, claims):
-    own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__}
-    ENVIRONMENT.globals |= own
+ENVIRONMENT.globals |= vars(tables) | vars(claims) | vars(lookup)
+for name in ("tables.jinja", "claims.jinja"):
+    ENVIRONMENT.globals |= vars(ENVIRONMENT.get_template(name).module)
 
 
 def renewed(text: str) -> str:

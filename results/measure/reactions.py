@@ -12,13 +12,11 @@ from operator import eq
 from statistics import mean
 from typing import Any
 
-import numpy as np
-import torch
 from rich.progress import track
-from torch import nn
+from torch import manual_seed, nn
 
 import sbmt
-from results.measure.atom_maps import PUBLISHED, encode, given_map, mapper, maps, reactions, without_maps
+from results.measure.atom_maps import REACTIONS, encode, mapper, maps, reactions
 from results.measure.common import difference, kept, run, write
 from sbmt.experiments.sparsification.masks import local
 from sbmt.experiments.sparsification.pretrained import FULL, with_masks
@@ -46,7 +44,7 @@ def measure(seed: int) -> list[dict[str, Any]]:
     """
     asked, others = reactions(1, ASKED), encode(reactions(0, FITTED_TO))
     tuned_on, cases = others[:MEASURED_ON], []
-    torch.manual_seed(seed)
+    manual_seed(seed)
     sparse = sbmt.sparsify(mapper()[0], edges_per_query=float(FITTED_FOR), n_clusters=CLUSTERS)
     sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=STEPS, n_queries=QUERIES, n_measured=1)
     start = {name: layer.log_start.clone() for name, layer in fitted_layers(sparse).items()}
@@ -57,7 +55,7 @@ def measure(seed: int) -> list[dict[str, Any]]:
         case: dict[str, Any] = {}
         for kind, masked in with_masks(mapper()[0], sparse, tuned_on):
             if kind != FULL:
-                masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
+                masks = {layer: masked.get_submodule(layer) for layer in start}
                 density = measure_masks(sparse, tuned_on, masks).mean("density")
                 pairs = zip(maps(masked, asked), full, strict=True)
                 case[kind] = {"density": density, "items": [mean(map(eq, mine, wanted)) for mine, wanted in pairs]}
@@ -67,19 +65,20 @@ def measure(seed: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measures and writes."""
+    published = REACTIONS["published"]
     sparse = under_full_attention(sbmt.sparsify(mapper()[0], edges_per_query=1.0, n_clusters=CLUSTERS))
-    is_right = map(eq, maps(sparse, [*map(without_maps, PUBLISHED)]), map(given_map, PUBLISHED))
+    found = maps(sparse, [reaction["smiles"] for reaction in published])
+    right = {"n_published": len(published), "n_right": sum(map(eq, found, (one["map"] for one in published)))}
     seeds = [kept(f"reactions/seed{seed}.json", partial(measure, seed)) for seed in track(SEEDS, "reactions")]
     cases = []
     for c, *of_seeds in zip(EDGES_PER_QUERY, *seeds, strict=True):
         kinds = []
         for kind in of_seeds[0]:
-            items = np.array([seed[kind]["items"] for seed in of_seeds])
-            density = mean(seed[kind]["density"] for seed in of_seeds)
-            kinds.append({"kind": kind, "density": density, "mapped": difference(items, 0 * items)})
+            items = [seed[kind]["items"] for seed in of_seeds]
+            mapped = difference(items, [[0.0] * len(shares) for shares in items])
+            kinds.append({"kind": kind, "density": mean(seed[kind]["density"] for seed in of_seeds), "mapped": mapped})
         cases.append({"edges_per_query": c, "kinds": kinds})
     sizes = {"n_fitted": len(reactions(0, FITTED_TO)), "n_asked": len(reactions(1, ASKED)), "n_seeds": len(SEEDS)}
-    right = {"n_published": len(PUBLISHED), "n_right": sum(is_right)}
     write("reactions", sizes | right | {"cases": cases})
 
 

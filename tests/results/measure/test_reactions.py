@@ -8,7 +8,7 @@ import torch
 
 import sbmt
 from results.measure import atom_maps
-from results.measure.atom_maps import PUBLISHED, atom_map, atoms_of, given_map, maps, reactions, tokens_of, without_maps
+from results.measure.atom_maps import REACTIONS, atom_map, atoms_of, maps, reactions, tokens_of
 
 
 def attention(reaction, pairs):
@@ -65,10 +65,10 @@ def test_reactions_are_balanced_and_parts_have_nothing_in_common(part):
         assert sides[1] <= sides[0], reaction
 
 
-def test_maps_are_published_as_numbers_of_atoms():
-    assert without_maps("[CH3:1][O-:2].[nH:7]>>[cH:3]Br") == "C[O-].[nH]>>cBr"
-    assert given_map("Cl[CH3:4].[OH2:1]>>[OH:1][CH3:4]") == [2, 1]
-    assert [len(given_map(reaction)) for reaction in PUBLISHED] == [11, 20, 28]
+@pytest.mark.parametrize("published", REACTIONS["published"], ids=lambda published: published["smiles"])
+def test_published_maps_lead_from_every_atom_of_the_product_to_one_of_its_element(published):
+    reactants, product = (atoms_of(tokens_of(side))[1] for side in published["smiles"].split(">>"))
+    assert [reactants[i] for i in published["map"]] == product and len({*published["map"]}) == len(product)
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -82,4 +82,5 @@ def test_full_attention_gives_the_published_maps():
     from results.measure.reactions import under_full_attention
 
     sparse = under_full_attention(sbmt.sparsify(atom_maps.mapper()[0], edges_per_query=1.0, n_clusters=16))
-    assert maps(sparse, [without_maps(reaction) for reaction in PUBLISHED]) == [given_map(x) for x in PUBLISHED]
+    published = REACTIONS["published"]
+    assert maps(sparse, [one["smiles"] for one in published]) == [one["map"] for one in published]

@@ -114,9 +114,16 @@ def loaded(source: str) -> set[str]:
     return found
 
 
+def without_checks(source: str) -> str:
+    """A cell without its assertions, and without loops that only assert."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not all(isinstance(x, ast.Assert) for x in getattr(node, "body", [node]))]
+    return ast.unparse(tree)
+
+
 def code_before(path: Path, exercise: Exercise) -> list[str]:
     """The first cell, which imports, and the cells that an exercise needs; exercises are independent of each other."""
-    before = [cell.source for cell in cells(path)[: exercise.end] if kind_of(cell) == "code"]
+    before = [without_checks(cell.source) for cell in cells(path)[: exercise.end] if kind_of(cell) == "code"]
     names = set().union(*(loaded(getattr(exercise, part)) for part in ("stub", "check", "solution")))
     names -= stored(exercise.stub) | stored(exercise.solution)
     chosen: list[str] = []

@@ -117,7 +117,8 @@ def loaded(source: str) -> set[str]:
 def without_checks(source: str) -> str:
     """A cell without its assertions, and without loops that only assert."""
     tree = ast.parse(source)
-    tree.body = [node for node in tree.body if not all(isinstance(x, ast.Assert) for x in getattr(node, "body", [node]))]
+    bodies = [(node, getattr(node, "body", [node])) for node in tree.body]
+    tree.body = [node for node, body in bodies if not all(isinstance(x, ast.Assert) for x in body)]
     return ast.unparse(tree)
 
 

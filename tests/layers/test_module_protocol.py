@@ -1,7 +1,6 @@
 """Attentions live where PyTorch modules live: state dicts, copies, pickles, autocast, other types, the compiler."""
 
 import copy
-import os
 import pickle
 import subprocess
 import sys
@@ -139,26 +138,3 @@ def test_it_compiles():
     """Graph breaks are allowed, other values are not; the compiler cannot read the type checks of the tests."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
-
-
-HOMELESS = """
-import pathlib
-import torch
-import sbmt
-
-
-def home():
-    raise RuntimeError("Could not determine home directory.")
-
-
-pathlib.Path.home = home
-layer, x = sbmt.MultiHeadAttention(8, 2, preset="fitted", n_clusters=16), torch.randn(2, 5, 8)
-output, attended = layer(x, x, x)
-(output.sum() + attended.auxiliary_loss).backward()
-"""
-
-
-def test_it_needs_no_home_directory():
-    """As where a container runs under a user that its system does not list."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
-    subprocess.run([sys.executable, "-c", HOMELESS], cwd=ROOT, env=environment, check=True)

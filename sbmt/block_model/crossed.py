@@ -50,7 +50,7 @@ class CrossedModel(BlockModel):
 
     The arguments are the parts and memberships of queries and of keys, as :func:`part_memberships` returns them, the
     $S^f$, ``(heads, partitions, s, s)``, two masks and ``causal``, which have been checked already, and ``rates``, the
-    :attr:`part_rates` if they are known.
+    :attr:`part_rates` if they are known; memberships of padding are then 0 already.
     """
 
     def __init__(
@@ -60,7 +60,9 @@ class CrossedModel(BlockModel):
         self.link, self.query_mask, self.key_mask, self.causal = "poisson", query_mask, key_mask, causal
         self.query_part, self.key_part, self._rates = query[0], key[0], rates
         self.shape, self.device = (*query[0].shape[:3], key[0].shape[2]), part_blocks.device
-        self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
+        self._query, self._key = query[1], key[1]
+        if rates is None:
+            self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
         self.part_blocks = part_blocks
         if not part_blocks.is_cuda:  # where this would synchronise
             self._query = in_range("query_membership", self._query, 1.0)

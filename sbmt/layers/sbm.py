@@ -194,10 +194,11 @@ class SBMAttention(nn.Module):
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query, key)
         with full_precision(query):
-            clusters = self.clusters.to(torch.promote_types(self.clusters.dtype, torch.float32))
-            if self._has_kernels_for(query, key, clusters):
+            real = torch.promote_types(self.clusters.dtype, torch.float32)
+            if self._has_kernels_for(query, key, self.clusters.new_empty(0, dtype=real)):
                 masks, start = (query_mask, key_mask), self._start(n_visible)
                 return infer_by_kernels(self, query, key, masks, start, LARGEST_LEARNED / 2)
+            clusters = self.clusters.to(real)
             query, key = zero_padding(query, query_mask), zero_padding(key, key_mask)
             nodes = [self.node_mlp(x.to(self.clusters.dtype)).to(clusters.dtype) for x in (query, key)]
             if self.learning == "likelihood" and torch.is_grad_enabled():
@@ -213,11 +214,11 @@ class SBMAttention(nn.Module):
             block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
-    def _has_kernels_for(self, query: Tensor, key: Tensor, clusters: Tensor) -> bool:
+    def _has_kernels_for(self, query: Tensor, key: Tensor, like: Tensor) -> bool:
         """Whether kernels infer the block model, through which no gradient reaches these tokens."""
         is_detached = self.learning == "likelihood" and not (query.requires_grad or key.requires_grad)
         is_served = self.membership == "crossed" and self.n_clusters <= self.n_groups * MOST_CLUSTERS
-        return is_detached and is_served and has_kernels_for(clusters)
+        return is_detached and is_served and has_kernels_for(like)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
         """How many keys a query may attend to, on average."""

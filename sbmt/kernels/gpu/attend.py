@@ -11,9 +11,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sbmt.kernels.gpu.draw import TILE, Draw, Sizes, edge_probability, enter_row, one_over, part_rate, visit_tile
-from sbmt.kernels.gpu.tokens import rows_of, strided
+from sbmt.kernels.gpu.draw import TILE, Draw, Sizes, edge_probability, enter_row, part_rate, visit_tile
+from sbmt.kernels.gpu.tokens import are_real, rows_of, strided
 from sbmt.kernels.gpu.totals import finish_keys
+
+GRAPHS = 1024  # of a step in the means over all
 
 
 class Inputs(NamedTuple):
@@ -76,16 +78,38 @@ def _attend_kernel(
     to = rows_of(out, row.example, row.head, row.query)
     tl.store(to + cv, value / divisor, cv < DV)
     tl.store(log_sum + row.at, tl.where(is_any, most + tl.log(divisor), 0.0))
-    n_rows, per_pair = tl.num_programs(0), one_over(draw.per_pair, row.example, s)
-    tl.store(of_rows + row.at, degree * per_pair)
-    tl.store(of_rows + n_rows + row.at, share * per_pair)
-    tl.store(of_rows + 2 * n_rows + row.at, (total - inputs.c * gain / divisor) * one_over(draw.per_query, 0, s))
+    here = row.n_listed + tl.arange(0, s.chunk)  # keys of a causal row's own chunk
+    are_visible = are_real(draw.key_mask, row.example, here, here < row.cell_high, s.has_key_mask)
+    n_visible = row.n_real + tl.sum(are_visible.to(tl.int32), 0)
+    to, n_rows, is_real = of_rows + row.at, tl.num_programs(0), row.is_real.to(real)
+    tl.store(to, degree)
+    tl.store(to + n_rows, share)
+    tl.store(to + 2 * n_rows, total - inputs.c * gain / divisor)
+    tl.store(to + 3 * n_rows, n_visible * is_real)
+    tl.store(to + 4 * n_rows, is_real)
+
+
+@triton.jit
+def _means_kernel(sums, densities, loss, per_query, n_graphs, IS_FITTED: tl.constexpr, BLOCK: tl.constexpr):
+    """The densities of all graphs, the loss, and one over the number of real queries, from sums over a graph's rows."""
+    nothing = tl.full([], 0.0, sums.dtype.element_ty)
+    found, n_queries = nothing, nothing
+    for first in range(0, n_graphs, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        of_graph, inside = sums + at, at < n_graphs
+        n_pairs = tl.maximum(tl.load(of_graph + 3 * n_graphs, inside, 0.0), 1.0)
+        tl.store(densities + at, tl.load(of_graph, inside, 0.0) / n_pairs, inside)
+        tl.store(densities + n_graphs + at, tl.load(of_graph + n_graphs, inside, 0.0) / n_pairs, inside)
+        found += tl.sum(tl.load(of_graph + 2 * n_graphs, inside, 0.0), 0)
+        n_queries += tl.sum(tl.load(of_graph + 4 * n_graphs, inside, 0.0), 0)
+    tl.store(loss, found / tl.maximum(n_queries, 1.0) if IS_FITTED else nothing)
+    tl.store(per_query, 1 / tl.maximum(n_queries, 1.0))
 
 
 @triton.jit
 def _attend_backward_kernel(
-    draw, inputs, grad_out, grad_loss, out, log_sum, to_query, to_key, to_value, to_rates, to_weight, to_sink,
-    s: tl.constexpr, HAS_SINK: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, DV: tl.constexpr,
+    draw, inputs, grad_out, grad_loss, per_query, out, log_sum, to_query, to_key, to_value, to_rates, to_weight,
+    of_rows, s: tl.constexpr, HAS_SINK: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, DV: tl.constexpr,
     WIDTH_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     row = enter_row(draw, s, TILE)
@@ -95,11 +119,13 @@ def _attend_backward_kernel(
     grad = tl.load(rows_of(grad_out, row.example, row.head, row.query) + cv, cv < DV, 0.0).to(real)
     value = tl.load(rows_of(out, row.example, row.head, row.query) + cv, cv < DV, 0.0).to(real)
     delta, below = tl.sum(grad * value, 0), tl.load(log_sum + row.at)
+    to_sink = delta * 0
     if HAS_SINK:
-        tl.store(to_sink + row.at, -tl.exp(tl.load(inputs.sink + row.head).to(real) - below) * delta)
+        to_sink = -tl.exp(tl.load(inputs.sink + row.head).to(real) - below) * delta
+    tl.store(of_rows + row.at, to_sink)
     found = tl.zeros([WIDTH], real)
     rates, to_rate = draw.rates + row.at * (2 * s.n_groups * s.size), to_rates + row.at * (2 * s.n_groups * s.size)
-    per_rate = tl.load(grad_loss).to(real) * one_over(draw.per_query, 0, s)
+    per_rate = tl.load(grad_loss).to(real) * tl.load(per_query)
     _lead_total_back(draw, row, rates, to_rate, per_rate, s)
     for q in range(row.n_tiles):
         keys, is_edge, rate, drawn_with, is_own = visit_tile(draw, row, q, s, TILE)
@@ -161,39 +187,42 @@ class DrawnAttention(torch.autograd.Function):
         by = d**-0.5, smallest, c
         widths = d, triton.next_power_of_2(d), d_value, triton.next_power_of_2(d_value)
         out = value.new_empty(*query.shape[:3], d_value)
-        log_sum, of_rows = draw.weight.new_empty(out.shape[:3]), draw.weight.new_empty(3, *out.shape[:3])
+        log_sum, of_rows = draw.weight.new_empty(out.shape[:3]), draw.weight.new_empty(5, *out.shape[:3])
         none = log_sum if sink is None else sink
         inputs = Inputs(strided(query), strided(key), strided(value), none, *by)
         grid, has_sink = (log_sum.numel(),), sink is not None
         _attend_kernel[grid](draw, inputs, strided(out), log_sum, of_rows, sizes, has_sink, *widths, TILE, num_warps=1)
-        ctx.save_for_backward(query, key, value, sink, out, log_sum)
+        densities = log_sum.new_empty(2, *out.shape[:2])
+        loss, per_query = log_sum.new_empty(()), log_sum.new_empty(())
+        n_graphs = out.shape[0] * out.shape[1]
+        _means_kernel[(1,)](of_rows.sum(3), densities, loss, per_query, n_graphs, is_fitted, GRAPHS)
+        ctx.save_for_backward(query, key, value, sink, out, log_sum, per_query)
         ctx.rest = draw, sizes, by, widths
-        density, expected, losses = of_rows.sum(3)
-        loss = losses.sum() if is_fitted else losses.new_zeros(())
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(density, expected)
-        return out, density, expected, loss
+        ctx.mark_non_differentiable(*densities)
+        return out, *densities, loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Draws the same edges again; sums over queries are atomic, so their order changes from call to call."""
-        query, key, value, sink, out, log_sum = ctx.saved_tensors
+        query, key, value, sink, out, log_sum, per_query = ctx.saved_tensors
         draw, sizes, by, widths = ctx.rest
         grad = torch.zeros_like(out) if grads[0] is None else grads[0]
-        grad_loss = log_sum.new_zeros(()) if grads[3] is None else grads[3]
-        tables = draw.members.mass if sizes.causal else draw.members.mass[:, 0]
-        like = key, value, draw.rates, draw.weight, tables
+        tables = draw.members.mass[:, :, 1:] if sizes.causal else draw.members.starts
+        like = key, value, draw.rates, draw.weight, tables, draw.rates[0, :, 0, 0], per_query
         summed = log_sum.new_zeros(sum(x.numel() for x in like)).split([x.numel() for x in like])
-        to_key, to_value, to_rates, to_weight, reached = (x.view(y.shape) for x, y in zip(summed, like, strict=True))
+        views = (x.view(y.shape) for x, y in zip(summed, like, strict=True))
+        to_key, to_value, to_rates, to_weight, reached, to_sink, zero = views
+        grad_loss = zero if grads[3] is None else grads[3]
         to_query, of_rows = torch.empty(query.shape, dtype=query.dtype, device=query.device), torch.empty_like(log_sum)
         none = log_sum if sink is None else sink
         inputs = Inputs(strided(query), strided(key), strided(value), none, *by)
-        read = draw, inputs, strided(grad), grad_loss, strided(out), log_sum
+        read = draw, inputs, strided(grad), grad_loss, per_query, strided(out), log_sum
         written = to_query, to_key, to_value, to_rates, to_weight, of_rows
         grid, has_sink = (log_sum.numel(),), sink is not None
         _attend_backward_kernel[grid](*read, *written, sizes, has_sink, *widths, TILE, num_warps=1)
-        sums = (to_key, key), (to_value, value)
+        sums = (to_key, key), (to_value, value), (to_sink, to_sink if sink is None else sink)
         cast = [x if x.dtype == y.dtype else y.new_empty(y.shape) for x, y in sums]
-        finish_keys(draw, sizes, reached, grad_loss, widths, *cast, to_key, to_value, to_weight)
-        to_sink = None if sink is None else of_rows.sum((0, 2)).to(sink.dtype)
-        return to_query, *cast, to_sink, to_rates, to_weight, *(None,) * 5
+        last = to_key, to_value, to_sink, to_weight
+        finish_keys(draw, sizes, reached, of_rows, grad_loss, per_query, widths, *cast, *last)
+        return to_query, *cast[:2], None if sink is None else cast[2], to_rates, to_weight, *(None,) * 5

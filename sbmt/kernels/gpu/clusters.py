@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sbmt.kernels.gpu.tokens import are_real, strided_mask
+
 CHUNK = 32  # keys that are counted together: a causal query sees whole chunks by cluster, and its own key by key
 ROWS, COLUMNS = 64, 32  # of a table, as its running sums are formed
 MOST_CLUSTERS = 256  # of a program
@@ -15,8 +17,8 @@ MOST_CLUSTERS = 256  # of a program
 class Members(NamedTuple):
     """The keys of each cluster, in order of position; cluster (g, a, b) has number (g · size + a) · size + b."""
 
-    n_before: Tensor  # (graphs, chunks + 1, clusters), keys of a cluster before a chunk, at last all; whole numbers
-    mass: Tensor  # likewise, the sum of their memberships
+    n_before: Tensor  # (graphs, chunks + 1, clusters + 1), keys before a chunk, at last all: by cluster, and real ones
+    mass: Tensor  # likewise, the sum of a cluster's memberships
     starts: Tensor  # int32 (graphs, clusters), where a cluster starts in the next two
     keys: Tensor  # int32 (graphs, 4 · groups · n_keys)
     until: Tensor  # the sum of a cluster's memberships up to each of its keys
@@ -47,8 +49,8 @@ def _in_clusters(
 
 @triton.jit
 def _sort_kernel(
-    part, weight, number, mass, starts, keys, until, n_keys, n_groups,
-    PLACE: tl.constexpr, SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+    part, weight, number, mass, starts, keys, until, n_keys, n_groups, key_mask, n_heads,
+    HAS_MASK: tl.constexpr, PLACE: tl.constexpr, SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Counts a chunk's keys by cluster; or places them, once counts are running sums."""
     chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -56,9 +58,11 @@ def _sort_kernel(
     key = chunk * CHUNK + tl.arange(0, CHUNK)
     is_in, share, cluster = _in_clusters(part, weight, graph, key, n_keys, first, group, n_groups, SIZE, BLOCK)
     n_chunks, n_clusters, inside = tl.num_programs(0), SIZE * SIZE, cluster < SIZE * SIZE
-    before = ((graph * (n_chunks + 1) + chunk) * n_groups + group) * n_clusters + cluster
+    n_columns = n_groups * n_clusters + 1
+    row = (graph * (n_chunks + 1) + chunk) * n_columns
+    before = row + group * n_clusters + cluster
     if PLACE:
-        totals = number + ((graph * (n_chunks + 1) + n_chunks) * n_groups + group) * n_clusters
+        totals = number + (graph * (n_chunks + 1) + n_chunks) * n_columns + group * n_clusters
         start = 4 * group * n_keys  # slots of earlier groups, which have at most four for each key
         for other in range(0, first, BLOCK):
             start += tl.sum(tl.load(totals + other + tl.arange(0, BLOCK)), 0).to(tl.int32)
@@ -70,9 +74,12 @@ def _sort_kernel(
         tl.store(keys + to, tl.broadcast_to(key[:, None], to.shape), is_in)
         tl.store(until + to, tl.load(mass + before, inside, 0.0) + tl.cumsum(share, 0), is_in)
     else:
-        after = before + n_groups * n_clusters
-        tl.store(number + after, tl.sum(is_in.to(tl.int32), 0)[None, :], inside)
-        tl.store(mass + after, tl.sum(share, 0)[None, :], inside)
+        tl.store(number + before + n_columns, tl.sum(is_in.to(tl.int32), 0)[None, :], inside)
+        tl.store(mass + before + n_columns, tl.sum(share, 0)[None, :], inside)
+        if tl.program_id(2) == 0:
+            n_real = tl.sum(are_real(key_mask, graph // n_heads, key, key < n_keys, HAS_MASK).to(tl.int32), 0)
+            tl.store(number + row + 2 * n_columns - 1, n_real)
+            tl.store(mass + row + 2 * n_columns - 1, 0.0)
 
 
 @triton.jit
@@ -95,7 +102,7 @@ def add_up(tables: Tensor) -> None:
     _sum_kernel[(triton.cdiv(n_columns, COLUMNS), n_tables)](tables, n_rows, n_columns, ROWS, COLUMNS)
 
 
-def list_members(part: Tensor, weight: Tensor, size: int) -> Members:
+def list_members(part: Tensor, weight: Tensor, size: int, key_mask: Tensor | None = None) -> Members:
     """Sorts keys by cluster; weights of padding are 0. Cost: O(n (chunk + groups · size²)) operations, 3 launches.
 
     Its plain twin, for each graph: for each cluster, the keys that have both of its parts among their chosen ones.
@@ -104,13 +111,14 @@ def list_members(part: Tensor, weight: Tensor, size: int) -> Members:
     n_groups, n_chunks = n_chosen // 4, triton.cdiv(n, CHUNK)
     n_clusters = n_groups * size**2
     block = min(MOST_CLUSTERS, triton.next_power_of_2(size**2))
-    number, mass = counts = weight.new_empty(2, batch * heads, n_chunks + 1, n_clusters)
+    number, mass = counts = weight.new_empty(2, batch * heads, n_chunks + 1, n_clusters + 1)
     starts = part.new_empty(batch * heads, n_clusters, dtype=torch.int32)
     keys = starts.new_empty(batch * heads, n_chosen * n)
     until = weight.new_empty(keys.shape)
     grid = n_chunks, batch * heads, n_groups * triton.cdiv(size**2, block)
     given, sizes = (part, weight, number, mass, starts, keys, until, n, n_groups), (size, CHUNK, block)
-    _sort_kernel[grid](*given, False, *sizes, num_warps=8)
+    masked = strided_mask(key_mask, part), heads, key_mask is not None
+    _sort_kernel[grid](*given, *masked, False, *sizes, num_warps=8)
     add_up(counts.flatten(0, 1))
-    _sort_kernel[grid](*given, True, *sizes, num_warps=8)
+    _sort_kernel[grid](*given, *masked, True, *sizes, num_warps=8)
     return Members(number, mass, starts, keys, until)

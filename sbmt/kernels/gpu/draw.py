@@ -17,9 +17,8 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.counter_rng import MAX_HEADS, Purpose
-from sbmt.graph.masks import count_pairs
 from sbmt.kernels.gpu.clusters import CHUNK, list_members
-from sbmt.kernels.gpu.tokens import both_masks
+from sbmt.kernels.gpu.tokens import are_real, strided_mask
 
 CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
@@ -35,9 +34,8 @@ class Draw(NamedTuple):
     part: Any  # parts of keys, int16 (graphs, n_keys, 4 · groups)
     weight: Any  # how much keys are in them
     members: Any  # the same by cluster
-    query_mask: Any  # bool (batch, n_queries); anything, unless masks are used
-    key_mask: Any  # bool (batch, n_keys)
-    n_real: Any  # int32 (batch, n_keys), real keys up to each
+    query_mask: Any  # as :func:`sbmt.kernels.gpu.tokens.strided_mask` has it
+    key_mask: Any
     seed: Any  # int64 ()
     first_example: Any  # its number
     extra: Any  # δ ≥ 0, added to the rate of each pair of real tokens
@@ -46,8 +44,6 @@ class Draw(NamedTuple):
     n_queries: Any  # rows of a graph
     n_keys: Any
     n_heads: Any  # graphs of an example
-    per_query: Any  # one over the number of real queries of all graphs; a tensor () if masks are used
-    per_pair: Any  # one over that of an example's real pairs in a graph; a tensor (batch,) if masks are used
 
 
 class Row(NamedTuple):
@@ -63,6 +59,7 @@ class Row(NamedTuple):
     n_listed: Any  # keys that the row draws by cluster
     cell_low: Any  # keys from here on, and before `cell_high`, are visited one by one
     cell_high: Any
+    is_real: Any
     n_real: Any  # keys that points may land on
     n_drawn: Any  # points that land by rates
     n_points: Any  # and those that land on any key
@@ -84,7 +81,8 @@ class Sizes(NamedTuple):
     steps: int  # of a search among all keys
     chunk: int
     causal: bool
-    masked: bool
+    has_query_mask: bool
+    has_key_mask: bool
 
 
 @triton.jit
@@ -122,14 +120,6 @@ def _poisson(mean, draw, example, head, query, half: tl.constexpr):
 
 
 @triton.jit
-def one_over(number, at, s: tl.constexpr):
-    """A reciprocal that is known, or one of a tensor if masks are used."""
-    if s.masked:
-        number = tl.load(number + at)
-    return number
-
-
-@triton.jit
 def _rates_by_part(draw, at, table, s: tl.constexpr):
     """A row's rates to the first parts of all groups, summed over second parts: ``[rows]``, 0 beyond the last."""
     ga, b = tl.arange(0, s.rows), tl.arange(0, s.columns)[None, :]
@@ -160,12 +150,10 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
         if s.causal:
             high = place
     n_listed = tl.minimum(chunk * s.chunk, draw.n_keys)
-    n_real = n_listed
-    is_real = True
-    if s.masked:
-        n_real = tl.load(draw.n_real + example * draw.n_keys + n_listed - 1, n_listed > 0, 0)
-        is_real = tl.load(draw.query_mask + example * draw.n_queries + query)
-    table = (graph * (n_chunks + 1) + chunk) * (s.n_groups * s.size * s.size)
+    is_real = are_real(draw.query_mask, example, query, query >= 0, s.has_query_mask)
+    n_clusters = s.n_groups * s.size * s.size
+    table = (graph * (n_chunks + 1) + chunk) * (n_clusters + 1)
+    n_real = tl.load(draw.members.n_before + table + n_clusters).to(tl.int32)
     by_part = _rates_by_part(draw, at, table, s)
     total = tl.sum(by_part, 0)
     spread = draw.extra * n_real
@@ -180,21 +168,34 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
     n_tiles = first_point + tl.cdiv(n_points, TILE)
     if not is_real:
         n_tiles = 0
-    keys = low, high, n_listed, cell_low, cell_high, n_real, n_drawn, n_points
+    keys = low, high, n_listed, cell_low, cell_high, is_real, n_real, n_drawn, n_points
     tiles = n_near, first_point, n_tiles
     return Row(at, graph, example, head, query, *keys, *tiles, table, tl.cumsum(by_part, 0), total)
 
 
 @triton.jit
-def _first_above(values, x, low, high, STEPS: tl.constexpr):
+def _first_above(values, x, low, high, STEPS: tl.constexpr, apart=1):
     """The place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
     for _ in range(STEPS):
         middle = (low + high) // 2
         is_open = low < high
-        is_later = is_open & (tl.load(values + middle, is_open, 0) <= x)
+        is_later = is_open & (tl.load(values + middle * apart, is_open, 0) <= x)
         high = tl.where(is_open & ~is_later, middle, high)
         low = tl.where(is_later, middle + 1, low)
     return low
+
+
+@triton.jit
+def _real_key(draw, row, number, s: tl.constexpr):
+    """The real keys that have as many real ones before them: first their chunks, and then their places in these."""
+    none, columns = number * 0, s.n_groups * s.size * s.size + 1
+    n_chunks = tl.cdiv(draw.n_keys, s.chunk)
+    before = draw.members.n_before + row.graph * (n_chunks + 1) * columns + columns - 1
+    chunk = _first_above(before, number, none + 1, none + n_chunks, s.steps, columns) - 1
+    keys = chunk[:, None] * s.chunk + tl.arange(0, s.chunk)[None, :]
+    are_counted = are_real(draw.key_mask, row.example, keys, keys < draw.n_keys, True).to(tl.int32)
+    left = number - tl.load(before + chunk * columns).to(tl.int32)
+    return chunk * s.chunk + tl.sum((tl.cumsum(are_counted, 1) <= left[:, None]).to(tl.int32), 1)
 
 
 @triton.jit
@@ -220,10 +221,8 @@ def _points(draw, row, t, s: tl.constexpr):
     keys = tl.load(draw.members.keys + first + tl.minimum(slot, start + number - 1), is_valid, 0)
     if draw.extra > 0:
         anywhere = tl.minimum((_uniform(w3) * row.n_real).to(tl.int32), row.n_real - 1)
-        if s.masked:
-            none = t * 0
-            n_real = draw.n_real + row.example * draw.n_keys
-            anywhere = _first_above(n_real, anywhere, none, none + draw.n_keys, s.steps)
+        if s.has_key_mask:
+            anywhere = _real_key(draw, row, anywhere, s)
         is_spread = ~is_drawn & (t < row.n_points)
         keys = tl.where(is_spread, anywhere, keys)
         is_valid |= is_spread
@@ -261,8 +260,7 @@ def visit_tile(draw, row, q, s: tl.constexpr, TILE: tl.constexpr):
         is_edge = is_edge & (is_repeated == 0)
     is_own = is_edge & (keys >= row.n_listed) & (q >= row.n_near) & (q < row.first_point)
     keys = tl.where(is_edge, keys, 0)
-    if s.masked:
-        is_edge = is_edge & (tl.load(draw.key_mask + row.example * draw.n_keys + keys) != 0)
+    is_edge = are_real(draw.key_mask, row.example, keys, is_edge, s.has_key_mask)
     is_near = (keys >= row.low) & (keys <= row.high)
     at = (row.graph * draw.n_keys + keys) * (4 * s.n_groups)
     rates = draw.rates + row.at * (2 * s.n_groups * s.size)
@@ -308,24 +306,17 @@ def prepare(
     seed: Tensor, first_example: int, extra: float, reach: int,
 ) -> tuple[Draw, Sizes]:  # fmt: skip
     """The inputs of the kernels from a model's rates to parts, its keys' parts and memberships, and its masks."""
-    batch, heads, n_queries, _ = rates.shape
+    heads, n_queries = rates.shape[1:3]
     n_keys, n_groups, size = part.shape[2], part.shape[3] // 4, blocks.shape[2]
-    causal, both = masks[2], both_masks(masks[0], masks[1], (batch, heads, n_queries, n_keys))
+    query_mask, key_mask, causal = masks
     rates, part, weight = (x.detach().contiguous() for x in (rates, part, weight))
     offset = n_keys - n_queries if causal else 0
-    query_mask, key_mask, n_real = part, part, part
-    per_query: Any = 1 / (batch * heads * n_queries)
-    per_pair: Any = 1 / (n_queries * (n_keys - causal * (n_queries - 1) / 2))
-    if both is not None:
-        query_mask, key_mask = both
-        n_real = key_mask.cumsum(1, dtype=torch.int32)
-        n_pairs = count_pairs((batch, heads, n_queries, n_keys), *masks, rates.device)
-        per_pair, per_query = (1 / n.clamp(min=1).to(rates) for n in (n_pairs, heads * query_mask.sum()))
-    drawn_from = rates, part, weight, list_members(part, weight, size), query_mask, key_mask, n_real, seed
-    sizes = first_example, float(extra), reach, offset, n_queries, n_keys, heads, per_query, per_pair
+    drawn_from = rates, part, weight, list_members(part, weight, size, key_mask)
+    rest = strided_mask(query_mask, part), strided_mask(key_mask, part), seed, first_example, float(extra), reach
     rows, columns = triton.next_power_of_2(n_groups * size), triton.next_power_of_2(size)
-    steps = (4 * n_keys).bit_length()
-    return Draw(*drawn_from, *sizes), Sizes(size, n_groups, rows, columns, steps, CHUNK, causal, both is not None)
+    steps, has_masks = (4 * n_keys).bit_length(), (query_mask is not None, key_mask is not None)
+    inputs = Draw(*drawn_from, *rest, offset, n_queries, n_keys, heads)
+    return inputs, Sizes(size, n_groups, rows, columns, steps, CHUNK, causal, *has_masks)
 
 
 def list_edges(draw: Draw, sizes: Sizes) -> tuple[Tensor, Tensor]:

@@ -15,13 +15,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sbmt.kernels.gpu.tokens import both_masks, product, rows_of, strided, tile
+from sbmt.kernels.gpu.tokens import are_real, product, rows_of, strided, strided_mask, tile
 
 TOKENS = 64  # of a program
 
 
 class Sides(NamedTuple):
-    """Queries and keys of a batch; masks are bool ``(batch, n)``, or anything where none are used."""
+    """Queries and keys of a batch, with masks as :func:`sbmt.kernels.gpu.tokens.strided_mask` has them."""
 
     n_queries: Any
     n_keys: Any
@@ -39,7 +39,8 @@ class Sizes(NamedTuple):
     d: int
     width: int
     tokens: int
-    masked: bool
+    has_query_mask: bool
+    has_key_mask: bool
 
 
 class Tile(NamedTuple):
@@ -63,10 +64,8 @@ def _enter_tile(sides, s: tl.constexpr):
     n = tl.where(is_key, sides.n_keys, sides.n_queries)
     token = (tl.program_id(0) - tl.where(is_key, n_tiles, 0)) * s.tokens + tl.arange(0, s.tokens)
     own, inside = graph * n + token, token < n
-    is_real = inside
-    if s.masked:
-        is_real = tl.load(sides.query_mask + example * n + token, inside & ~is_key, 0) != 0
-        is_real |= tl.load(sides.key_mask + example * n + token, inside & is_key, 0) != 0
+    is_real = are_real(sides.query_mask, example, token, inside & ~is_key, s.has_query_mask)
+    is_real |= are_real(sides.key_mask, example, token, inside & is_key, s.has_key_mask)
     row = own + tl.where(is_key, tl.num_programs(1) * sides.n_queries, 0)
     return Tile(example, graph % sides.n_heads, is_key, token, own, row, inside, is_real)
 
@@ -99,8 +98,8 @@ def _memberships_kernel(
     t, f, a = _enter_tile(sides, s), tl.program_id(2), tl.arange(0, s.padded)
     parts, live = (t.head * s.n_partitions + f) * s.size + a, a < s.size  # rows of clusters, and of all blocks
     at, inside = tile(clusters, parts, live, s.d, s.width)
-    centres = tl.load(at, inside, 0.0)
-    real = centres.dtype
+    real = weight.dtype.element_ty
+    centres = tl.load(at, inside, 0.0).to(real)
     at, inside = tile(nodes, t.row, t.inside, s.d, s.width)
     x = product(tl.load(at, inside, 0.0).to(real), tl.trans(centres))
     x = tl.where(live[None, :], x, -float("inf"))
@@ -164,7 +163,7 @@ def _memberships_backward_kernel(
         step = of_lower * of_upper * (to_lower - to_upper)
         to_logits = _in_parts(parts, lower, upper, step, -step)
         at_centre, is_centre = tile(clusters, rows, live, s.d, s.width)
-        found += product(to_logits, tl.load(at_centre, is_centre, 0.0))
+        found += product(to_logits, tl.load(at_centre, is_centre, 0.0).to(real))
         at_centre, is_centre = tile(to_clusters, rows, live, s.d, s.width)
         tl.atomic_add(at_centre, product(tl.trans(to_logits), node), is_centre, sem="relaxed")
     at, is_node = tile(to_nodes, t.row, t.inside, s.d, s.width)
@@ -179,8 +178,9 @@ def _one_over_root(square):
 
 @triton.jit
 def _finish_kernel(
-    clusters, blocks, to_nodes, out, to_clusters, to_blocks, squares, to_log_rate, largest, sides, s: tl.constexpr
-):
+    clusters, blocks, to_nodes, out, to_clusters, out_clusters, to_blocks, squares, to_log_rate, largest, sides,
+    s: tl.constexpr,
+):  # fmt: skip
     """Scales gradients to length 1; the last program of a head first passes those of its blocks on to its clusters."""
     t = _enter_tile(sides, s)
     real = squares.dtype.element_ty
@@ -200,7 +200,7 @@ def _finish_kernel(
             to_scores = tl.where(block < limit, tl.load(at_block, inside, 0.0) * block, 0.0)
             to_log += tl.sum(tl.sum(to_scores, 1), 0) / 2
             at_centre, is_centre = tile(clusters, parts, a < s.size, s.d, s.width)
-            found = product(to_scores + tl.trans(to_scores), tl.load(at_centre, is_centre, 0.0))
+            found = product(to_scores + tl.trans(to_scores), tl.load(at_centre, is_centre, 0.0).to(real))
             at_centre, is_centre = tile(to_clusters, parts, a < s.size, s.d, s.width)
             found += tl.load(at_centre, is_centre, 0.0)
             square += tl.sum(tl.sum(found * found, 1), 0)
@@ -209,7 +209,9 @@ def _finish_kernel(
         for f in range(s.n_partitions):
             parts = (t.head * s.n_partitions + f) * s.size + a
             at_centre, is_centre = tile(to_clusters, parts, a < s.size, s.d, s.width)
-            tl.store(at_centre, tl.load(at_centre, is_centre, 0.0) * _one_over_root(square), is_centre)
+            found = tl.load(at_centre, is_centre, 0.0) * _one_over_root(square)
+            at_centre, is_centre = tile(out_clusters, parts, a < s.size, s.d, s.width)
+            tl.store(at_centre, found, is_centre)
         tl.store(to_log_rate + t.head, to_log * _one_over_root(to_log * to_log))
 
 
@@ -230,9 +232,9 @@ class Memberships(torch.autograd.Function):
         """
         graphs, clusters = shape[:2], clusters.contiguous()
         part = nodes.new_empty(len(nodes), 2 * s.n_partitions, dtype=torch.int16)
-        weight = clusters.new_empty(part.shape)
-        blocks = clusters.new_empty(len(clusters), s.n_partitions, s.size, s.size)
-        rates = clusters.new_empty(*shape[:3], s.n_partitions * s.size)
+        weight = clusters.new_empty(part.shape, dtype=torch.promote_types(clusters.dtype, torch.float32))
+        blocks = weight.new_empty(len(clusters), s.n_partitions, s.size, s.size)
+        rates = weight.new_empty(*shape[:3], s.n_partitions * s.size)
         given, written = (nodes.contiguous(), clusters, log_rate, log_start), (part, weight, blocks, rates)
         grid = _grid(shape)
         _memberships_kernel[*grid, s.n_partitions](*given, *written, start, largest, sides, s, is_starting)
@@ -250,20 +252,23 @@ class Memberships(torch.autograd.Function):
         nodes, clusters, part, weight, blocks = ctx.saved_tensors
         dtype, largest, grid, sides, s = ctx.rest
         n_rows = grid[1] * sides.n_queries
-        numbers = [x.numel() for x in (clusters, blocks, weight[:n_rows])] + [2 * len(clusters), len(clusters)]
-        to_clusters, to_blocks, nothing, squares, to_log_rate = clusters.new_zeros(sum(numbers)).split(numbers)
+        numbers = [x.numel() for x in (clusters, blocks, weight[:n_rows])] + [2 * len(clusters)]
+        to_clusters, to_blocks, nothing, squares = weight.new_zeros(sum(numbers)).split(numbers)
         to_query, to_key, of_blocks, to_rates = (None if grad is None else grad.contiguous() for grad in grads[2:])
         to_blocks = to_blocks if of_blocks is None else of_blocks.flatten() + 0
-        to_rates = clusters.new_zeros(n_rows, clusters.shape[1]) if to_rates is None else to_rates
+        to_rates = weight.new_zeros(n_rows, clusters.shape[1]) if to_rates is None else to_rates
         to_key = torch.zeros_like(weight[n_rows:]) if to_key is None else to_key
         to_query, to_nodes = nothing if to_query is None else to_query, weight.new_empty(nodes.shape)
         read, written = (to_rates, to_query, to_key), (to_nodes, to_clusters, to_blocks, squares)
         given = nodes, clusters, part, weight, blocks, *read, *written, sides, s
         _memberships_backward_kernel[grid](*given, num_warps=8, num_stages=1)  # which spill fewest registers
-        out = to_nodes if nodes.dtype == to_nodes.dtype else torch.empty_like(nodes)
-        small = to_clusters, to_blocks, squares, to_log_rate
+        out, out_clusters = (
+            x if x.dtype == y.dtype else torch.empty_like(y) for x, y in ((to_nodes, nodes), (to_clusters, clusters))
+        )
+        to_log_rate = clusters.new_empty(len(clusters), dtype=dtype)
+        small = to_clusters, out_clusters, to_blocks, squares, to_log_rate
         _finish_kernel[grid[0] + 1, grid[1]](clusters, blocks, to_nodes, out, *small, largest, sides, s)
-        return out, to_clusters.view_as(clusters), to_log_rate.to(dtype), *(None,) * 7
+        return out, out_clusters.view_as(clusters), to_log_rate, *(None,) * 7
 
 
 def _grid(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -275,14 +280,12 @@ def infer(
 ) -> tuple[Tensor, ...]:
     """The results of :class:`Memberships` for a layer's tokens."""
     shape, (n_heads, n_rows, d) = (*query.shape[:3], key.shape[2]), layer.clusters.shape
-    both, n_partitions = both_masks(*masks, shape), 2 * layer.n_groups
-    query_mask, key_mask = both or (layer.log_start,) * 2
-    sides = Sides(shape[2], shape[3], n_heads, query_mask, key_mask)
+    n_partitions, has_masks = 2 * layer.n_groups, [mask is not None for mask in masks]
+    sides = Sides(shape[2], shape[3], n_heads, *(strided_mask(mask, layer.log_start) for mask in masks))
     padded, width = (max(16, triton.next_power_of_2(x)) for x in (n_rows // n_partitions, d))  # as products need them
-    s = Sizes(n_partitions, n_rows // n_partitions, padded, d, width, TOKENS, both is not None)
+    s = Sizes(n_partitions, n_rows // n_partitions, padded, d, width, TOKENS, *has_masks)
     tokens = query.new_empty(shape[0] * n_heads * sum(shape[2:]), d, dtype=layer.clusters.dtype)
     _join_kernel[_grid(shape)](strided(query), strided(key), tokens, sides, s)
     nodes, is_starting = layer.node_mlp(tokens), layer.training and torch.is_grad_enabled()
-    clusters = layer.clusters.to(torch.promote_types(layer.clusters.dtype, torch.float32))
-    given = nodes, clusters, layer.log_rate, layer.log_start, start, is_starting, largest
+    given = nodes, layer.clusters, layer.log_rate, layer.log_start, start, is_starting, largest
     return Memberships.apply(*given, shape, sides, s)

@@ -41,10 +41,22 @@ def product(x, y):
     return tl.dot(x, y, input_precision="tf32x3", out_dtype=x.dtype)
 
 
-def both_masks(query_mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, ...]) -> list[Tensor] | None:
-    """Both masks where there is one, for a shape ``(batch, heads, n_queries, n_keys)``."""
-    given = [m for m in (query_mask, key_mask) if m is not None]
-    if not given:
-        return None
-    sides = zip((query_mask, key_mask), shape[2:], strict=True)
-    return [given[0].new_ones(shape[0], n) if m is None else m.contiguous() for m, n in sides]
+class Mask(NamedTuple):
+    """A mask ``(batch, n)`` and its strides; any tensor where all tokens are real."""
+
+    start: Any
+    example: Any
+    token: Any
+
+
+def strided_mask(mask: Tensor | None, other: Tensor) -> Mask:
+    """The mask as kernels read it, or another tensor in its place."""
+    return Mask(other, 0, 0) if mask is None else Mask(mask, *mask.stride())
+
+
+@triton.jit
+def are_real(mask, example, tokens, inside, IS_GIVEN: tl.constexpr):
+    """Which of the tokens ``inside`` are real."""
+    if IS_GIVEN:
+        inside = tl.load(mask.start + example * mask.example + tokens * mask.token, inside, 0) != 0
+    return inside

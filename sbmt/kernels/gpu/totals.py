@@ -10,18 +10,20 @@ import triton.language as tl
 from torch import Tensor
 
 from sbmt.kernels.gpu.clusters import CHUNK, add_up
-from sbmt.kernels.gpu.draw import Draw, Sizes, one_over
+from sbmt.kernels.gpu.draw import Draw, Sizes
 from sbmt.kernels.gpu.tokens import product, tile
 
 SPAN = 256  # queries of a program, unless they are causal
 
 
 @triton.jit
-def _reached_kernel(draw, out, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, PADDED: tl.constexpr):
-    """R of a group: over all queries, or over those of a chunk, the last chunk first."""
+def _reached_kernel(
+    draw, of_rows, out, to_sink, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, PADDED: tl.constexpr
+):
+    """R of a group: over all queries, or over those of a chunk, the last chunk first. And a sum of each query's own."""
     chunk, graph, group = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     a, b = tl.arange(0, PADDED)[:, None], tl.arange(0, PADDED)[None, :]
-    found = tl.zeros([PADDED, PADDED], out.dtype.element_ty)
+    found, own = tl.zeros([PADDED, PADDED], out.dtype.element_ty), tl.zeros([CHUNK], out.dtype.element_ty)
     for first in tl.static_range(0, SPAN, CHUNK):
         query = chunk * SPAN + first - draw.offset + tl.arange(0, CHUNK)
         is_query = (query >= 0) & (query < draw.n_queries)
@@ -29,6 +31,8 @@ def _reached_kernel(draw, out, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.co
         inside = is_query[:, None] & (b < s.size)
         x, y = tl.load(draw.rates + at, inside, 0.0), tl.load(draw.rates + at + s.size, inside, 0.0)
         found += product(tl.trans(x), y)
+        own += tl.load(of_rows + graph * draw.n_queries + query, is_query & (group == 0), 0.0)
+    tl.atomic_add(to_sink + graph % draw.n_heads, tl.sum(own, 0), sem="relaxed")
     row, inside = graph, (a < s.size) & (b < s.size)
     if s.causal:  # the first row of the table is 0
         row = graph * (tl.num_programs(0) + 1) + tl.num_programs(0) - chunk
@@ -41,10 +45,10 @@ def _reached_kernel(draw, out, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.co
 
 @triton.jit
 def _keys_kernel(
-    draw, reached, grad_loss, key, value, to_key, to_value, to_weight, s: tl.constexpr,
+    draw, reached, grad_loss, per_query, key, value, sink, to_key, to_value, to_sink, to_weight, s: tl.constexpr,
     D: tl.constexpr, WIDTH: tl.constexpr, DV: tl.constexpr, WIDTH_V: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Adds that gradient to those of a chunk's memberships, and gives those of keys and values the types they need."""
+    """Adds that gradient to those of a chunk's memberships, and converts those of keys, values and sinks."""
     chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
     token = chunk * CHUNK + tl.arange(0, CHUNK)
     at, inside = graph * draw.n_keys + token, token < draw.n_keys
@@ -52,10 +56,12 @@ def _keys_kernel(
     tl.store(key + places, tl.load(to_key + places, is_key, 0.0), is_key)
     places, is_value = tile(0, at, inside, DV, WIDTH_V)
     tl.store(value + places, tl.load(to_value + places, is_value, 0.0), is_value)
+    if chunk == 0:
+        tl.store(sink + graph, tl.load(to_sink + graph, graph < draw.n_heads, 0.0), graph < draw.n_heads)
     row = graph
     if s.causal:
         row = graph * (tl.num_programs(0) + 1) + tl.num_programs(0) - 1 - chunk
-    scale = tl.load(grad_loss) * one_over(draw.per_query, 0, s)
+    scale = tl.load(grad_loss) * tl.load(per_query)
     for g in range(s.n_groups):
         e = (at * s.n_groups + g) * 4
         table = reached + (row * s.n_groups + g) * s.size * s.size
@@ -71,13 +77,17 @@ def _keys_kernel(
 
 
 def finish_keys(
-    draw: Draw, s: Sizes, reached: Tensor, grad_loss: Tensor, widths: tuple[int, ...], *grads: Tensor
-) -> None:
-    """Two launches, three if causal; ``reached`` is 0 for each graph's clusters, or a table as large as members'."""
+    draw: Draw, s: Sizes, reached: Tensor, of_rows: Tensor, grad_loss: Tensor, per_query: Tensor,
+    widths: tuple[int, ...], *grads: Tensor,
+) -> None:  # fmt: skip
+    """Two launches, three if causal; ``reached`` is 0 for each graph's clusters, or a table as large as members'.
+
+    The gradients ``to_sink`` of heads are sums of ``of_rows`` over queries.
+    """
     n_graphs, n_chunks = len(draw.members.starts), draw.members.mass.shape[1] - 1
     n_spans, span = (n_chunks, CHUNK) if s.causal else (triton.cdiv(draw.n_queries, SPAN), SPAN)
     padded = max(16, s.columns)  # as products need it
-    _reached_kernel[(n_spans, n_graphs, s.n_groups)](draw, reached, s, span, CHUNK, padded)
+    _reached_kernel[(n_spans, n_graphs, s.n_groups)](draw, of_rows, reached, grads[-2], s, span, CHUNK, padded)
     if s.causal:
         add_up(reached)
-    _keys_kernel[(n_chunks, n_graphs)](draw, reached, grad_loss, *grads, s, *widths, CHUNK)
+    _keys_kernel[(n_chunks, n_graphs)](draw, reached, grad_loss, per_query, *grads, s, *widths, CHUNK)

@@ -18,7 +18,7 @@ def block_matrix(clusters: Tensor) -> Tensor:
 
 
 def membership(node: Tensor, clusters: Tensor) -> Tensor:
-    """Equations 6 and 7: how far each token belongs to each cluster, from 0 to 1."""
+    """Equations 6 and 7: to what degree each token belongs to each cluster, from 0 to 1."""
     return torch.sigmoid(node @ clusters.mT)  # batch heads n k
 
 
@@ -102,7 +102,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Section 5: x + attention(norm(x)), then x + MLP(norm(x)). The identity keeps the place of dropout."""
+    """Section 5: x + attention(norm(x)), then x + MLP(norm(x)). The identity takes the place of dropout."""
 
     def __init__(self, d_model: int, d_hidden: int, **settings: Any):
         super().__init__()

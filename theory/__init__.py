@@ -1,4 +1,4 @@
-"""Computes when the conditions behind "SBM attention is a universal approximator" hold.
+"""Checks when the conditions behind "SBM attention is a universal approximator" hold.
 
 A pattern is a boolean matrix, row = query, column = key; the arc of an entry goes from key to query.
 """

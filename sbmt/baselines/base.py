@@ -32,7 +32,7 @@ class Inputs(NamedTuple):
 class Baseline(nn.Module):
     """An attention with the interface of :class:`~sbmt.layers.SBMAttention`; a subclass implements :meth:`attend`.
 
-    There are ``n_heads`` heads of width ``d_head``. While training, ``dropout`` in [0, 1) is on the attention weights,
+    There are ``n_heads`` heads of width ``d_head``. In training, ``dropout`` in [0, 1) affects the attention weights,
     unless a subclass says otherwise.
     """
 

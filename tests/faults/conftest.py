@@ -7,7 +7,7 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
 
-from sbmt.experiments.cli import app, main
+from sbmt.experiments.cli import app
 from sbmt.experiments.data.corpus import corpus_source
 from sbmt.experiments.data.glue import glue_files
 from sbmt.experiments.data.prepared import prepare
@@ -17,6 +17,7 @@ from sbmt.experiments.training.fit import fit
 from sbmt.experiments.training.generated import GeneratedConfig, RepeatedTokensConfig
 from sbmt.experiments.training.run import read_config
 from tests.experiments.benchmarks.tiny import use_tiny_grids
+from tests.experiments.cli.conftest import call_main
 from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.runs import Stopped, stop_after
@@ -91,12 +92,4 @@ def here(made, tmp_path, monkeypatch):
 @pytest.fixture
 def command_line(monkeypatch, capsys):
     """Calls ``sbmt`` with a line of words; returns the exit code, its output and its errors."""
-
-    def call(line):
-        monkeypatch.setattr("sys.argv", ["sbmt", *line.split()])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+    return lambda line: call_main(monkeypatch, capsys, *line.split())

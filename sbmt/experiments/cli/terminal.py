@@ -98,8 +98,7 @@ def run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[s
         bar = progress.add_task(study.title, total=sum(steps.values()), numbers="")
 
         def report(name: str, seed: int, step: Step | int) -> None:
-            done[name, seed] = step if isinstance(step, int) else step.number
-            numbers = "" if isinstance(step, int) else numbers_of(step)
+            done[name, seed], numbers = (step, "") if isinstance(step, int) else (step.number, numbers_of(step))
             progress.update(bar, completed=sum(done.values()), numbers=f"{name} #{seed} {numbers}")
 
         return run_study(study, folder, n_workers=n_workers, report=report)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sbmt.experiments.cli import main, runs
+from sbmt.experiments.cli import runs
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
@@ -150,9 +150,6 @@ def test_control_characters_of_settings_are_escaped(capsys):
     assert "a\\x1b[2J" in (out := capsys.readouterr().out) and "\x1b" not in out
 
 
-def test_control_characters_of_file_names_are_escaped(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("sys.argv", ["sbmt", "sample", "--output", str(tmp_path / "a\x1b[2J.png")])
-    with pytest.raises(SystemExit):
-        main()
-    out = capsys.readouterr().out
+def test_control_characters_of_file_names_are_escaped(succeed, tmp_path):
+    out = succeed("sample", "--output", tmp_path / "a\x1b[2J.png")
     assert "\x1b[2J" not in out and r"a\x1b[2J.png" in out.replace("\n", "")

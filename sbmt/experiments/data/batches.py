@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.prepared import Split
-from sbmt.experiments.data.source import check_numbers
+from sbmt.experiments.data.source import Ints, check_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Encoding:
     padding_id: int = 0  # follows the end of a document
 
 
-def make_batch(split: Split, examples: NDArray[np.int64], encoding: Encoding) -> Batch:
+def make_batch(split: Split, examples: Ints, encoding: Encoding) -> Batch:
     """Encodes the examples of a split that have these numbers, in this order."""
     examples = check_numbers(examples, len(split))
     documents = [document for example in examples.tolist() for document in split.documents(example)]
@@ -81,31 +81,30 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
     return means.ravel()
 
 
-def training_examples(n_examples: int, batch_size: int, seed: int, number: int) -> NDArray[np.int64]:
+def training_examples(n_examples: int, batch_size: int, seed: int, number: int) -> Ints:
     """The examples of batch ``number``: a slice of the permutations of all examples that the seed determines."""
     check_sizes(n_examples=n_examples, batch_size=batch_size)
     places = np.arange(number * batch_size, (number + 1) * batch_size)
     epochs = places // n_examples
-    return np.concatenate(
-        [_permutation(n_examples, seed, e)[places[epochs == e] % n_examples] for e in np.unique(epochs).tolist()]
-    )
+    found = (_permutation(n_examples, seed, e)[places[epochs == e] % n_examples] for e in np.unique(epochs).tolist())
+    return np.concatenate(list(found))
 
 
 @lru_cache(maxsize=4)
-def _permutation(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+def _permutation(n: int, seed: int, epoch: int) -> Ints:
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(n)
 
 
 POOL_BATCHES = 64  # whose examples are sorted together
 
 
-def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) -> Callable[[int], NDArray[np.int64]]:
+def batches_by_length(lengths: Ints, batch_size: int, seed: int) -> Callable[[int], Ints]:
     """A function from 0, 1, … to a training batch's examples, of similar length: pools are sorted, cut and shuffled."""
     check_sizes(batch_size=batch_size, n_examples=len(lengths))
     n, size = len(lengths), POOL_BATCHES * batch_size
 
     @lru_cache(maxsize=1)
-    def batches(pool: int) -> NDArray[np.int64]:
+    def batches(pool: int) -> Ints:
         examples = training_examples(n, size, seed, pool)
         epochs = np.arange(pool * size, (pool + 1) * size) // n
         # Short to long in even epochs, long to short in odd ones: where two meet in a batch, their lengths are similar.
@@ -117,7 +116,7 @@ def batches_by_length(lengths: NDArray[np.int64], batch_size: int, seed: int) ->
     return lambda number: batches(number // POOL_BATCHES)[number % POOL_BATCHES].copy()
 
 
-def once(order: NDArray[np.int64], batch_size: int) -> Callable[[int], NDArray[np.int64] | None]:
+def once(order: Ints, batch_size: int) -> Callable[[int], Ints | None]:
     """A function from 0, 1, … to the examples of an evaluation batch, in this order, and then to None."""
     check_sizes(batch_size=batch_size)
     starts = range(0, len(order), batch_size)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.data.locate import missing, read_text, sha256_of
 from sbmt.experiments.data.prepared import Split
-from sbmt.experiments.data.source import SPLITS, Examples, Source, Symbols, check_numbers
+from sbmt.experiments.data.source import SPLITS, Bools, Examples, Ints, Source, Symbols, check_numbers
 from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 
 VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # tokens of RoBERTa's, and for a few megabytes of text
@@ -119,7 +118,7 @@ class Blocks:
     def __len__(self) -> int:
         return -(-len(self.symbols) // (self.length - 2))
 
-    def rows(self, examples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def rows(self, examples: Ints) -> tuple[Ints, Bools]:
         """The blocks with the given numbers: tokens ``(batch, length)``, and which of them are not padding."""
         examples = check_numbers(examples, len(self), "numbers of blocks")
         n_inside = self.length - 2
@@ -144,26 +143,20 @@ def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
     return Blocks(symbols, length, tokenizer.start_id, tokenizer.end_id, tokenizer.padding_id)
 
 
-def select_and_mask(
-    tokens: NDArray[np.int64], is_real: NDArray[np.bool_], tokenizer: Tokenizer, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def select_and_mask(tokens: Ints, is_real: Bools, tokenizer: Tokenizer, rng: np.random.Generator) -> tuple[Ints, Bools]:
     """Selects the tokens that have to be predicted, 15 % of the plain ones, and hides most of them.
 
     Paper: Devlin et al., BERT (NAACL 2019), section 3.1; here no replacement is a special token.
     """
-    is_plain = np.ones(tokenizer.vocab_size, np.bool_)
-    is_plain[list(tokenizer.special_ids)] = False
-    plain = np.flatnonzero(is_plain)
-    selected = (rng.random(tokens.shape) < SELECTED) & is_real & is_plain[tokens]
+    plain = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
+    selected = (rng.random(tokens.shape) < SELECTED) & is_real & ~np.isin(tokens, tokenizer.special_ids)
     choice = rng.random(tokens.shape)
     others = plain[rng.integers(len(plain), size=tokens.shape)]
     hidden = np.where(choice < HIDDEN, tokenizer.mask_id, np.where(choice < HIDDEN + REPLACED, others, tokens))
     return np.where(selected, hidden, tokens), selected
 
 
-def make_masked_batch(
-    blocks: Blocks, examples: NDArray[np.int64], part: slice, tokenizer: Tokenizer, key: tuple[int, int]
-) -> Batch:
+def make_masked_batch(blocks: Blocks, examples: Ints, part: slice, tokenizer: Tokenizer, key: tuple[int, int]) -> Batch:
     """A part of a batch of blocks. The whole batch is masked at once; labels are the true ids of selected tokens."""
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
@@ -171,21 +164,14 @@ def make_masked_batch(
     return _part_of(inputs, is_real, tokens, selected, part)
 
 
-def next_tokens(blocks: Blocks, examples: NDArray[np.int64], part: slice) -> Batch:
+def next_tokens(blocks: Blocks, examples: Ints, part: slice) -> Batch:
     """A part of a batch of blocks whose labels are the next tokens, row by row."""
     tokens, is_real = blocks.rows(examples)
-    is_followed = np.zeros_like(is_real)
-    is_followed[:, :-1] = is_real[:, 1:]
+    is_followed = np.pad(is_real[:, 1:], ((0, 0), (0, 1)))
     return _part_of(tokens, is_real, np.roll(tokens, -1, 1), is_followed, part)
 
 
-def _part_of(
-    inputs: NDArray[np.int64],
-    is_real: NDArray[np.bool_],
-    labels: NDArray[np.int64],
-    selected: NDArray[np.bool_],
-    part: slice,
-) -> Batch:
+def _part_of(inputs: Ints, is_real: Bools, labels: Ints, selected: Bools, part: slice) -> Batch:
     """Some rows of a batch, with the labels of their selected tokens and their share of all labels as weight."""
     here = selected[part]
     n_here, n_all = int(here.sum()), int(selected.sum())

@@ -74,31 +74,27 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
         raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", repr(", ".join(header)[:200]), do)
     at = [header.index(name) for name in layout.texts]
     label_at = len(header) - 1 - header[::-1].index(layout.label) if is_labelled else -1
-    texts: list[tuple[str, ...]] = []
-    labels: list[int] = []
-    index: list[str] = []
-    n_skipped = 0
-    do = "correct that line, or get the file again"
-    for row, (where, line) in enumerate(lines):
+    rows: list[tuple[tuple[str, ...], int, str]] = []
+    n_read, label, do = 0, -1, "correct that line, or get the file again"
+    for n_read, (where, line) in enumerate(lines, start=1):
         columns = _columns(line)
         if len(columns) > len(header) or (len(columns) < len(header) and not line.endswith("\n")):
             expected = f"{len(header)} columns in {where}, as in its line 1, and a line feed"
             raise SbmtError(expected, f"{len(columns)} columns", do)
         if len(columns) < len(header) or (is_labelled and task == "mnli" and columns[label_at] == "-"):
-            n_skipped += 1
             continue
         if is_labelled:
             if columns[label_at] not in layout.written:
                 expected = f"one of the labels {', '.join(layout.written)} in {where}"
                 raise SbmtError(expected, repr(columns[label_at][:50]), do)
-            labels.append(layout.written.index(columns[label_at]))
-        texts.append(tuple(columns[i] for i in at))
-        index.append(str(row))
-    if not texts:
-        got = f"none, and {n_skipped} that are too short or undecided"
+            label = layout.written.index(columns[label_at])
+        rows.append((tuple(columns[i] for i in at), label, str(n_read - 1)))
+    if not rows:
+        got = f"none, and {n_read} that are too short or undecided"
         raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
+    texts, labels, index = zip(*rows, strict=True)
     n_empty = sum(not text.strip() for row in texts for text in row)
-    return GlueRows(tuple(texts), np.array(labels) if is_labelled else None, tuple(index), n_skipped, n_empty)
+    return GlueRows(texts, np.array(labels) if is_labelled else None, index, n_read - len(rows), n_empty)
 
 
 def _columns(line: str) -> list[str]:
@@ -144,11 +140,8 @@ def glue_files(task: str, path: Path | str) -> Source:
         files[split].name: {"read": len(table), "skipped": table.n_skipped, "empty_texts": table.n_empty}
         for split, table in tables.items()
     }
-    notes = [
-        f"{of['skipped']:,} rows of {name} were skipped: too short, or without an agreed label"
-        for name, of in counts.items()
-        if of["skipped"]
-    ]
+    skipped = {name: of["skipped"] for name, of in counts.items() if of["skipped"]}
+    notes = [f"{n:,} rows of {name} were skipped: too short, or without an agreed label" for name, n in skipped.items()]
 
     def parts() -> Iterator[tuple[str, Examples]]:
         for split, rows in tables.items():
@@ -163,8 +156,7 @@ def glue_files(task: str, path: Path | str) -> Source:
         "dev_seed": DEV_SEED,
     }
     name = task if origin == "official" else f"{task}-subset"
-    classes = layout.class_names
-    return Source(name, task, origin, classes, 257, 1, settings, parts, _arrange, notes=(*notes, note))
+    return Source(name, task, origin, layout.class_names, 257, 1, settings, parts, _arrange, notes=(*notes, note))
 
 
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:

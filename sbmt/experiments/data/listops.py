@@ -29,12 +29,7 @@ def decode_expression(symbols: Iterable[int]) -> str:
     return " ".join("]" if i == CLOSE else TOKENS[i - 1] for i in symbols)
 
 
-_OPERATIONS: dict[int, Callable[[list[int]], int]] = {
-    1: min,
-    2: max,
-    3: lambda values: int(median(values)),
-    4: lambda values: sum(values) % 10,
-}
+_OPERATIONS: tuple[Callable[[list[int]], int], ...] = (min, max, lambda v: int(median(v)), lambda v: sum(v) % 10)
 
 
 def evaluate_expression(symbols: bytes) -> int:
@@ -49,7 +44,7 @@ def evaluate_expression(symbols: bytes) -> int:
                 operators.append(symbol)
                 values.append([])
             elif symbol == CLOSE:
-                value = _OPERATIONS[operators.pop()](values.pop())
+                value = _OPERATIONS[operators.pop() - 1](values.pop())
                 values[-1].append(value)
             else:
                 raise ValueError(symbol)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
+from platformdirs import user_cache_path
+
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import MOST_BYTES, check_regular, tell_os_errors
 
@@ -19,18 +21,12 @@ MOST_IN_LINE = 1 << 28  # bytes of a table
 
 def data_folder() -> Path:
     """The folder in which a task's original files are looked for: ``$SBMT_DATA``, else ``data`` in the user's cache."""
-    return Path(os.environ.get("SBMT_DATA") or _cache() / "data")
+    return Path(os.environ.get("SBMT_DATA") or user_cache_path("sbmt") / "data")
 
 
 def prepared_folder() -> Path:
     """The folder in which prepared examples are kept: ``$SBMT_CACHE``, else ``prepared`` in the user's cache."""
-    return Path(os.environ.get("SBMT_CACHE") or _cache() / "prepared")
-
-
-def _cache() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("sbmt")
+    return Path(os.environ.get("SBMT_CACHE") or user_cache_path("sbmt") / "prepared")
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
@@ -126,5 +122,4 @@ def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[st
     except SbmtError:
         raise
     except (tarfile.TarError, EOFError, OverflowError, ValueError, RecursionError) as error:
-        reason = str(error)[:200]
-        raise SbmtError(f"the tar archive {path} is damaged ({reason}): {DOWNLOAD_AGAIN}") from error
+        raise SbmtError(f"the tar archive {path} is damaged ({str(error)[:200]}): {DOWNLOAD_AGAIN}") from error

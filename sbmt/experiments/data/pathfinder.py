@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError, check_seed, check_sizes
-from sbmt.experiments.data.source import Examples, Source, tenths
-
-Ints = NDArray[np.int64]
+from sbmt.experiments.data.source import Examples, Ints, Source, tenths
 
 # In pixels, as Long Range Arena documents them for its 32 × 32 images.
 PADDING = 1.0  # kept free of paddles along the edges
@@ -310,6 +308,5 @@ def pathfinder_source(
     fixed |= {"marker_radius": RADIUS, "continuity": 1.0, "antialias": ANTIALIAS, "paddle_contrast": CONTRAST}
     sizes = {"n_images": n_images, "shard_size": SHARD_SIZE, "draws": "PCG64(SeedSequence([seed, shard]))"}
     recorded = {"images": asdict(settings) | fixed} | sizes | {"seed": seed}
-    return Source(
-        name, "pathfinder", "generated", ("apart", "connected"), 256, 0, recorded, parts, partial(tenths, seed=seed)
-    )
+    classes, arrange = ("apart", "connected"), partial(tenths, seed=seed)
+    return Source(name, "pathfinder", "generated", classes, 256, 0, recorded, parts, arrange)

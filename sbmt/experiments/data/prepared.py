@@ -132,7 +132,6 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
     if equal:
         do = "use different data for training and testing"
         raise SbmtError("splits of different examples", f"the same ones in {' and '.join(equal)}", do)
-    symbols = np.memmap(raw, source.symbol_type, "r")
     try:
         extras = {name: np.concatenate(pieces) for name, pieces in columns.items()}
     except ValueError as error:
@@ -142,7 +141,7 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
     digest.update(labels.astype(np.int64).tobytes())
     splits = source.arrange(Pool(labels, lengths, np.array(names), extras))
     check_arrangement(splits, len(labels))
-    arrays = {"symbols": symbols, "labels": labels, "lengths": lengths}
+    arrays = {"symbols": np.memmap(raw, source.symbol_type, "r"), "labels": labels, "lengths": lengths}
     arrays |= {f"extra-{name}": values for name, values in extras.items()}
     arrays |= {f"split-{split}": at for split, at in splits.items()}
     for name, array in arrays.items():

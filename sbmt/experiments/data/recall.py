@@ -42,9 +42,9 @@ def sample_recall(
     check_sizes(batch_size=batch_size)
     n_items = n_pairs + n_distractors
     # All in one draw, so that a batch equals sequences drawn one by one.
-    n_draws = n_keys + n_items + n_items + n_queries
-    uniform = torch.rand(batch_size, n_draws, dtype=torch.float64, generator=generator)
-    keys, values, places = uniform.split([n_keys, n_items, n_items + n_queries], 1)
+    sizes = [n_keys, n_items, n_items + n_queries]
+    uniform = torch.rand(batch_size, sum(sizes), dtype=torch.float64, generator=generator)
+    keys, values, places = uniform.split(sizes, 1)
 
     keys = keys.argsort(1)
     others = n_pairs + torch.arange(n_distractors) % max(1, n_keys - n_pairs)
@@ -95,5 +95,4 @@ def sample_multi_query(
 
     tokens = (uniform[3] * vocab_size).long()
     tokens[:, 0:asked:2], tokens[:, 1:asked:2] = keys, values
-    answers = torch.full_like(tokens, NO_ANSWER)
-    return tokens.scatter(1, places, keys), answers.scatter(1, places, values)
+    return tokens.scatter(1, places, keys), torch.full_like(tokens, NO_ANSWER).scatter(1, places, values)

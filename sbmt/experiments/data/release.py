@@ -29,9 +29,8 @@ def listops_files(folder: Path) -> Source:
     """ListOps from ``basic_{train,val,test}.tsv``."""
     found = find_files(folder, LISTOPS.values(), LISTOPS_FOLDERS)
     if len(found) < len(LISTOPS):
-        raise missing(
-            LISTOPS.values(), folder, found, f"download and unpack {ARCHIVE}, or leave --from out to generate them"
-        )
+        get = f"download and unpack {ARCHIVE}, or leave --from out to generate them"
+        raise missing(LISTOPS.values(), folder, found, get)
 
     def parts() -> Iterator[tuple[str, Examples]]:
         return ((split, _expressions(found[file])) for split, file in LISTOPS.items())
@@ -74,21 +73,19 @@ def pathfinder_files(folder: Path) -> Source:
 
     def parts() -> Iterator[tuple[str, Examples]]:
         for file in files:
-            rows = [(_pixels(place, *line), line) for line in read_text(file)]  # text, in spite of its name
-            kept = [(pixels, line.split()[3] == "1") for pixels, (_, line) in rows if pixels is not None]
+            kept = list(filter(None, (_image(place, *line) for line in read_text(file))))  # text, in spite of its name
             symbols = np.concatenate([np.empty(0, np.uint8), *(pixels for pixels, _ in kept)])
-            labels = np.array([is_connected for _, is_connected in kept], np.int64)
+            labels = np.array([label for _, label in kept], np.int64)
             yield "", Examples(symbols, np.full((len(kept), 1), 32 * 32), labels)
 
     digest = hashlib.sha256("".join(sha256_of(file) for file in files).encode()).hexdigest()
     settings = {"difficulty": place.name, "size": 32, "metadata": {"n_files": len(files), "sha256": digest}}
-    return Source(
-        "pathfinder", "pathfinder", "official", ("apart", "connected"), 256, 0, settings, parts, partial(tenths, seed=0)
-    )
+    classes, arrange = ("apart", "connected"), partial(tenths, seed=0)
+    return Source("pathfinder", "pathfinder", "official", classes, 256, 0, settings, parts, arrange)
 
 
-def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
-    """The pixels that a line of metadata (folder, file, number, label) refers to; None if the file is empty."""
+def _image(folder: Path, where: str, line: str) -> tuple[NDArray[np.uint8], int] | None:
+    """Pixels and label of the image in a line of metadata (folder, file, number, label); None if the file is empty."""
     from PIL import Image
 
     fields = line.split()
@@ -104,4 +101,4 @@ def _pixels(folder: Path, where: str, line: str) -> NDArray[np.uint8] | None:
         raise SbmtError(f"a whole PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
     if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
         raise SbmtError(f"32 × 32 grey levels in {path}, which {where} names", "another size or colours", AGAIN)
-    return pixels[..., 0].ravel()
+    return pixels[..., 0].ravel(), int(fields[3])

@@ -32,8 +32,7 @@ def sample_fresh_values(
     """Repeated tokens whose values, 16 normal entries, are new in every sequence; copies have independent noise."""
     check_sizes(batch_size=batch_size, length=length)
     # All in one draw, so that a batch equals sequences drawn one by one.
-    shape = batch_size, length, 1 + 2 * D_VALUE
-    uniform = torch.rand(shape, dtype=torch.float64, generator=generator)
+    uniform = torch.rand(batch_size, length, 1 + 2 * D_VALUE, dtype=torch.float64, generator=generator)
     chosen = (uniform[..., 0] * length).long()
     normal = torch.special.ndtri(uniform[..., 1:].clamp(min=1e-300)).float()
     values, noise = normal.split(D_VALUE, 2)

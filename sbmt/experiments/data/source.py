@@ -17,9 +17,11 @@ MOST_LABELS = 1 << 31
 Origin = Literal["official", "generated", "stand-in", "own"]
 SymbolType = Literal["uint8", "uint16", "uint32"]
 Symbols = NDArray[np.unsignedinteger[Any]]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
-def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> NDArray[np.int64]:
+def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> Ints:
     """The numbers as an array, if all of them are integers in [0, n)."""
     try:
         array = np.asarray(numbers)
@@ -51,8 +53,8 @@ class Examples:
     """Labelled documents, stored end to end."""
 
     symbols: Symbols  # uint8, uint16 or uint32, all documents one after the other
-    lengths: NDArray[np.int64]  # (n_examples, n_documents), the number of symbols of each document
-    labels: NDArray[np.int64]  # (n_examples,)
+    lengths: Ints  # (n_examples, n_documents), the number of symbols of each document
+    labels: Ints  # (n_examples,)
     extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per example, such as its difficulty
 
     def __post_init__(self) -> None:
@@ -84,23 +86,22 @@ class Examples:
 
 # Makes all parts in order: the split of each (an empty name if that is decided later) and its examples.
 Parts = Callable[[], Iterable[tuple[str, Examples]]]
-Arrangement = dict[str, NDArray[np.int64]]  # by split, indices into the pool: train, dev, test and any further ones
+Arrangement = dict[str, Ints]  # by split, indices into the pool: train, dev, test and any further ones
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Data on all examples, available once every part has been made, in the order of the parts."""
 
-    labels: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    labels: Ints
+    lengths: Ints
     splits: NDArray[Any]  # str (n_examples,), the split that each example's part names
     extras: dict[str, NDArray[Any]]
 
 
 def by_part(pool: Pool) -> Arrangement:
     """Assigns every example to the split of its part; further splits follow the usual three."""
-    names = dict.fromkeys([*SPLITS, *pool.splits.tolist()])
-    return {split: np.flatnonzero(pool.splits == split) for split in names}
+    return {split: np.flatnonzero(pool.splits == split) for split in dict.fromkeys([*SPLITS, *pool.splits.tolist()])}
 
 
 def check_arrangement(splits: Arrangement, n: int) -> None:
@@ -167,6 +168,6 @@ def tenths(pool: Pool, seed: int) -> Arrangement:
     return dict(zip(SPLITS, np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10]), strict=True))
 
 
-def shuffled(n: int, seed: int) -> NDArray[np.int64]:
+def shuffled(n: int, seed: int) -> Ints:
     """A permutation of ``range(n)`` that depends only on n and the seed."""
     return np.random.Generator(np.random.PCG64(seed)).permutation(n)

@@ -41,10 +41,9 @@ def _read(path: Path) -> Any:
 
 
 def machines(name: str) -> list[Any]:
-    """The content of a benchmark file, then of the files of that name that were set aside, newest first."""
-    kept = sorted((ROOT / "results" / "machines").glob(f"*/{name}.json"))
-    others = [load(f"machines/{path.parent.name}/{name}") for path in kept]
-    return [load(name), *sorted(others, key=lambda one: one["manifest"]["date"], reverse=True)]
+    """The content of a benchmark file, and of the files of that name from other processors."""
+    others = sorted((ROOT / "results" / "machines").glob(f"*/{name}.json"))
+    return [load(name), *(load(f"machines/{path.parent.name}/{name}") for path in others)]
 
 
 def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.lookup import OURS_ON_GPU, cases, find, load, machines, reached, recalled, show
+from results.lookup import OURS_ON_GPU, cases, find, load, machines, reached
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
@@ -27,19 +27,15 @@ def grid(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([f"|{first}", "|---" * len(headings) + "|", *lines])
 
 
-def _range(values: Sequence[float], form: str = ".3f") -> str:
-    """Median and range, or the median alone where the range is no wider."""
-    middle, low, high = (f"{of(values):{form}}" for of in (median, min, max))
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-
 # --- cells of the macros: what the networks of a trial reached, or a dash where there are none ---
 
 
-def spread(study: str, trial: str, metric: str = "accuracy", form: str = ".3f") -> str:
-    """Median and range over the seeds."""
-    found = reached(study, trial, metric)
-    return _range(found, form) if found else LEFT_OUT
+def spread(values: Sequence[float], form: str = ".3f") -> str:
+    """Median and range, or the median alone where the range is no wider."""
+    if not values:
+        return LEFT_OUT
+    middle, low, high = (f"{of(values):{form}}" for of in (median, min, max))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def pairs(study: str, trial: str) -> str:
@@ -79,29 +75,6 @@ def recall_table(*trials: str) -> str:
     return grid(("", *(f"{int(n):,} tokens" for n in times)), rows)
 
 
-def pretrained_table(name: str = "pretrained", part: str = "cases", score: str = "found") -> str:
-    """A row per kind of mask in a sentence encoder: pairs, cosine to full attention's embeddings, and score."""
-    rows: list[tuple[object, ...]] = []
-    for case in load(name)[part]:
-        for kind in case["kinds"]:
-            title = case.get("title") or f"c = {case['edges_per_query']}"
-            low, high = (100 * kind["lost"][end] for end in ("low", "high"))
-            lost = f"{show(low, '.1f')} to {show(high, '.1f')}" if kind["kind"] != "full attention" else LEFT_OUT
-            numbers = f"{100 * kind['density']:.1f} %", f"{kind['cosine']['mean']:.3f}", f"{100 * kind['found']:.1f} %"
-            rows.append((title if kind is case["kinds"][0] else "", kind["kind"], *numbers, lost))
-    return grid(("", "masks", "pairs", "cosine", score, "points lost"), rows)
-
-
-def causal_recall_table(*lengths: int) -> str:
-    """A row per attention, and for each length its accuracy and its keys per query, the token itself included."""
-    rows = []
-    for row in load("causal")["recall"]:
-        found = [[recalled(n, row["trial"], name) for name in ("accuracy", "keys")] for n in lengths]
-        cells = [(_range(right), f"{median(keys):.1f}") if keys else (LEFT_OUT, LEFT_OUT) for right, keys in found]
-        rows.append((row["title"], *(cell for both in cells for cell in both)))
-    return grid(("", *(heading for n in lengths for heading in (f"{n:,} tokens", "keys"))), rows)
-
-
 # --- time and memory ---
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
@@ -110,26 +83,12 @@ N_CLUSTERS, D_HEAD = 128, 32
 DENSEST = 0.16  # beyond this a mask is drawn densely, and time is no longer a straight line
 
 
-def machine(file: str) -> str:
-    """The processor, threads and torch version of a result."""
-    about = load(file)["manifest"]
-    threads = "one thread" if about["threads"] == 1 else f"{about['threads']} threads"
-    return f"{about['processor']}, {threads}, torch {about['torch']}"
-
-
 def step_ratios(n: int, density: float) -> str:
     """Time of a step relative to full attention, for the cheaper and the more expensive kind of memberships."""
     wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
     return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT
-
-
-def bench_machine(file: str) -> str:
-    """The date and the machine of a benchmark."""
-    about = load(file)["manifest"]
-    names = "gpu", "driver", "cuda", "triton", "processor", "threads", "python", "torch", "numba"
-    return f"{about['date']}: {', '.join(f'{name} {about[name]}' for name in names if name in about)}"
 
 
 def _two_digits(ratio: float) -> str:

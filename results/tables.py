@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.lookup import OURS_ON_GPU, cases, find, load, machines, reached
+from results.lookup import cases, find, load, machines, reached
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
@@ -153,22 +153,6 @@ def contestants_table() -> str:
     ratios = {title: [at.get(name, {}).get("ratio") for at in found] for name, title in CONTESTANTS.items()}
     rows = [(title, *(f"{x:.2f}" if x else LEFT_OUT for x in mine)) for title, mine in ratios.items() if any(mine)]
     return grid(("", *(f"{what}, {n}" for what in ("fitted", "paper's") for n in ("1,024", "4,096"))), rows)
-
-
-def gpu_table() -> str:
-    """A row per size: time of full attention on the GPU, and that of our fastest relative to it, over memberships."""
-    found = [case for suite in load("gpu/bench")["suites"].values() for case in suite["found"]["cases"]]
-    found = [case for case in found if case["kind"] in KINDS and "ratio" in case["results"]["sdpa"]]
-    rows = []
-    for n, density in sorted({(case["n"], case["density"]) for case in found}):
-        cells = []
-        for way in (True, False):
-            mine = [c["results"] for c in found if (c["n"], c["density"], c["is_training"]) == (n, density, way)]
-            ours = [min(one["ratio"] for x, one in at.items() if x in OURS_ON_GPU and "ratio" in one) for at in mine]
-            cells += [f"{min(at['sdpa']['median'] for at in mine):.2f}", f"{min(ours):.1f} to {max(ours):.1f}"]
-        rows.append((f"{n:,}", percent(density), *cells))
-    heads = (what for mode in ("training", "inference") for what in (f"{mode}, ms", "ours / full"))
-    return grid(("tokens", "pairs", *heads), rows)
 
 
 # --- when to use it, and costs ---

@@ -75,6 +75,12 @@ def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
     return runs
 
 
+def same_seeds(study: str, trial: str, other: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The runs of a trial, each with that of another trial with the same seed."""
+    theirs = {run["config"]["seed"]: run for run in runs_of(study, other)}
+    return [(run, theirs[run["config"]["seed"]]) for run in runs_of(study, trial)]
+
+
 def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
     """The test scores of the runs of a trial, possibly none; ``edges`` are edges per query."""
     runs = [run for run in load(study)["runs"] if run["trial"] == trial]
@@ -138,21 +144,17 @@ def n_comparisons(tasks: str, other: str, verdict: str) -> int:
     """
     studies = [f"glue/{task}" for task in GLUE] if tasks == "glue" else LONG_RANGE
     found = []
-    for study in studies:
-        theirs = {run["config"]["seed"]: run for run in runs_of(study, other)}
-        for run in runs_of(study, "sbm"):
-            pair = run, theirs[run["config"]["seed"]]
-            p, q = (one["test"]["accuracy"] for one in pair)
-            width = hypot(*(1.96 * sqrt(x * (1 - x) / one["n_test"]) for x, one in zip((p, q), pair, strict=True)))
-            found.append("ahead" if p - q > width else "behind" if q - p > width else "undecided")
+    for pair in (pair for study in studies for pair in same_seeds(study, "sbm", other)):
+        p, q = (one["test"]["accuracy"] for one in pair)
+        width = hypot(*(1.96 * sqrt(x * (1 - x) / one["n_test"]) for x, one in zip((p, q), pair, strict=True)))
+        found.append("ahead" if p - q > width else "behind" if q - p > width else "undecided")
     return len(found) if verdict == "all" else found.count(verdict)
 
 
 def points_lost(study: str, other: str, trial: str, which: str) -> float:
     """The ``least`` or ``greatest`` number of percentage points by which a trial trails another of the same seed."""
-    of = {run["config"]["seed"]: run["test"]["accuracy"] for run in runs_of(study, other)}
-    found = [100 * (of[run["config"]["seed"]] - run["test"]["accuracy"]) for run in runs_of(study, trial)]
-    return EXTREMES[which](found)
+    pairs = same_seeds(study, trial, other)
+    return EXTREMES[which](100 * (theirs["test"]["accuracy"] - mine["test"]["accuracy"]) for mine, theirs in pairs)
 
 
 def loses(study: str, other: str, trial: str) -> str:
@@ -199,21 +201,28 @@ def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
     return EXTREMES[which](case["ours"] for case in mine)
 
 
-def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
-    """The number of tokens from which a fitted mask of 16 keys per query is faster than full attention.
+def fitted_ratios(mode: str, sweep: str = "n") -> list[dict[int, float]]:
+    """Times of a fitted mask of 16 keys per query relative to full attention's by tokens, for each processor.
 
-    ``which`` is ``"least"`` or ``"greatest"``, over the processors that were measured; the sweep ``"n"`` is in float32.
+    ``mode`` is ``"training"`` or ``"forward"``; the sweep ``"n"`` is in float32.
     """
-    places = []
+    by_processor = []
     for one in machines("bench_fitted"):
-        found = one["suites"]["fitted"]["found"]["cases"]
-        mine = [case for case in found if sweep in case["sweeps"] and case["is_training"] == (mode == "training")]
-        ratios = {case["n"]: case["results"]["sbm"]["ratio"] for case in mine if "ratio" in case["results"]["sbm"]}
+        found = [case for case in one["suites"]["fitted"]["found"]["cases"] if sweep in case["sweeps"]]
+        ours = {case["n"]: case["results"]["sbm"] for case in found if case["is_training"] == (mode == "training")}
+        by_processor.append({n: times["ratio"] for n, times in ours.items() if "ratio" in times})
+    return by_processor
+
+
+def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
+    """The number of tokens from which such a mask is faster, on the processor where it is ``least`` or ``greatest``."""
+    places = []
+    for ratios in filter(None, fitted_ratios(mode, sweep)):
         points = pairwise((log(n), log(ratio)) for n, ratio in ratios.items())
         where = [exp(x - y * (z - x) / (w - y)) for (x, y), (z, w) in points if y > 0 >= w]
-        if mine and not where:
-            raise LookupError(f"no {mode} with a fitted mask that is faster, on {one['manifest']['processor']}")
-        places += [round(n, -2) for n in where[:1]]
+        if not where:
+            raise LookupError(f"a processor on which a fitted mask is never faster in {mode}")
+        places.append(round(where[0], -2))
     if not places:
         raise LookupError(f"no processor on which the sweep {sweep!r} was measured")
     return EXTREMES[which](places)

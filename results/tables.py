@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from results.lookup import cases, find, load, machines, reached
+from results.lookup import cases, load, reached
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
@@ -119,40 +119,6 @@ def sweep_table(file: str, suite: str, sweep: str, row: str, column: str) -> str
             cells.setdefault(FIELDS[row](case), {})[head] = shown
     heads = list(next(iter(cells.values())))
     return grid((row, *heads), [(name, *(mine[head] for head in heads)) for name, mine in cells.items()])
-
-
-def fitted_gain_table() -> str:
-    """The speed of a fitted mask of 16 keys per query, as a multiple of full attention, over the processors."""
-    found = [case for one in machines("bench_fitted") for case in one["suites"]["fitted"]["found"]["cases"]]
-    lengths, rows = (512, *LENGTHS), []
-    for title, mode in {"training step": True, "inference": False}.items():
-        mine = [case for case in found if "n" in case["sweeps"] and case["is_training"] == mode]
-        ratios = [[case["results"]["sbm"]["ratio"] for case in mine if case["n"] == n] for n in lengths]
-        rows.append((title, *(f"{1 / max(of_n):.1f} to {1 / min(of_n):.1f}" for of_n in ratios)))
-    return grid(("tokens", *(f"{n:,}" for n in lengths)), rows)
-
-
-CONTESTANTS = {
-    "sbm": "this library",
-    "window": "a window with as many keys",
-    "transformer_conv": "PyTorch Geometric's `TransformerConv`",
-    "pyg": '`backend="pyg"`',
-    "torch.sparse": "`torch.sparse`",
-    "dense": '`backend="dense"`',
-}
-
-
-def contestants_table() -> str:
-    """A row per implementation, a column per mask and length: time of a training step relative to full attention."""
-    places = ("bench_fitted", "fitted", "fitted", 16.0), ("bench", "attention", "near-constant", 40.96)
-    found = [
-        find(cases(file, suite), kind=kind, n=n, density=keys / n, is_training=True, n_clusters=n_clusters)["results"]
-        for (file, suite, kind, keys), n_clusters in zip(places, (1024, N_CLUSTERS), strict=True)
-        for n in (1024, 4096)
-    ]
-    ratios = {title: [at.get(name, {}).get("ratio") for at in found] for name, title in CONTESTANTS.items()}
-    rows = [(title, *(f"{x:.2f}" if x else LEFT_OUT for x in mine)) for title, mine in ratios.items() if any(mine)]
-    return grid(("", *(f"{what}, {n}" for what in ("fitted", "paper's") for n in ("1,024", "4,096"))), rows)
 
 
 # --- when to use it, and costs ---

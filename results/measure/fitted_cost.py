@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from matplotlib.ticker import NullFormatter
-from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from results.lookup import load, reached
@@ -24,7 +23,8 @@ from sbmt.experiments.data.repeated_tokens import sample_repeated_tokens
 from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.training.run import load_run
-from sbmt.layers import SBMAttention
+from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.fit import seen_heads
 
 LENGTHS, LONGER = (64, 256, 1024), (1024, 4096, 16384)
 MARKERS = {"full": "s", "reformer": "o", "fitted": "v", "straight-through": "D", "random": "^", "window": "P"}
@@ -42,13 +42,9 @@ def measure_attention(length: int) -> dict[str, Any]:
     """Times of attention alone on a sequence of this length, with memberships as training left them."""
     model = load_run(RUNS / "fitted-1024" / "fitted-seed0").model.eval()
     generator = torch.Generator().manual_seed(0)
-    layer: SBMAttention = next(m for m in model.modules() if isinstance(m, SBMAttention))
-    seen: list[Tensor] = []
-    watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
-    with torch.no_grad():
-        model(sample_repeated_tokens(length // 1024, 1024, generator=generator)[0])
-    watch.remove()
-    tokens = [x.transpose(0, 1).flatten(1, 2)[None].requires_grad_() for x in seen]  # 1 heads length d
+    name, layer = next(iter(fitted_layers(model).items()))
+    heads = seen_heads(model, sample_repeated_tokens(length // 1024, 1024, generator=generator)[0])[name]
+    tokens = [x.transpose(0, 1).flatten(1, 2)[None].requires_grad_() for x in heads[:3]]  # 1 heads length d
     layer.log_start.sub_(log(length / 1024))
     layer.train()
     drawn = layer(*tokens, generator=generator, return_edges=True).edges

@@ -262,8 +262,9 @@ def oracle(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """The keys that each query attends most, which is the best choice of this many keys per query."""
 
     def mask(heads: Heads) -> Mask:
-        rank = full_attention(heads).argsort(-1, descending=True).argsort(-1)
-        return rank < (density * n_keys(heads)).round().clamp(min=1), None
+        order = full_attention(heads).argsort(-1, descending=True)
+        is_first = torch.arange(order.shape[-1]) < (density * n_keys(heads)).round().clamp(min=1)
+        return torch.empty_like(order, dtype=torch.bool).scatter_(-1, order, is_first.expand_as(order)), None
 
     return MaskedAttention(mask)
 

@@ -25,11 +25,8 @@ NEVER = {
 }
 
 
-def imported(source: str, package: str) -> set[str]:
-    """Dotted names of all that a source imports, wherever it does so; relative ones are resolved in ``package``.
-
-    A plain ``import sbmt`` counts as what is then taken from it.
-    """
+def imported(source: str) -> set[str]:
+    """Dotted names of all that a source imports, wherever it does so; ``import sbmt`` is what is then taken from it."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -37,9 +34,8 @@ def imported(source: str, package: str) -> set[str]:
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sbmt":
             found.add(f"sbmt.{node.attr}")
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, node.module] if node.module else above)
-            found |= {f"{base}.{alias.name}" for alias in node.names}
+            assert not node.level, "import by the full name"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
             "import_module",
             "__import__",
@@ -48,13 +44,13 @@ def imported(source: str, package: str) -> set[str]:
     return found - {"sbmt"}
 
 
-def violations(source: str, module: str, package: str) -> list[str]:
+def violations(source: str, module: str) -> list[str]:
     """What a module of ``sbmt`` (or ``theory``) imports against the rules."""
     top, *rest = module.split(".")
     mine = rest[0] if rest else ""
     highest = 3 if top == "theory" else LEVEL_OF[mine]
     wrong = []
-    for name in sorted(imported(source, package)):
+    for name in sorted(imported(source)):
         its_top, _, path = name.partition(".")
         its = path.split(".")[0]
         if its_top == "theory" and top == "sbmt":
@@ -67,30 +63,25 @@ def violations(source: str, module: str, package: str) -> list[str]:
     return wrong
 
 
-def modules(*tops: str) -> dict[str, tuple[str, str]]:
-    """By name: the source of each module of these packages, and its package."""
-    found = {}
-    for top in tops:
-        for path in sorted((ROOT / top).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            package = ".".join(parts[:-1])
-            found[package if parts[-1] == "__init__" else ".".join(parts)] = path.read_text("utf-8"), package
-    del found["sbmt"]  # it gathers the public names
-    return found
+def modules(*tops: str) -> dict[str, str]:
+    """By name, the source of each module of these packages, but for ``sbmt`` itself, which gathers public names."""
+    paths = [path for top in tops for path in sorted((ROOT / top).rglob("*.py"))]
+    names = (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths)
+    return {name: path.read_text("utf-8") for name, path in zip(names, paths, strict=True) if name != "sbmt"}
 
 
 def test_imports_point_down():
     wrong = []
-    for module, (source, package) in modules("sbmt", "theory").items():
+    for module, source in modules("sbmt", "theory").items():
         if module not in ("sbmt.__main__", "theory.__main__", "theory.report"):  # commands stand on everything
-            wrong += violations(source, module, package)
+            wrong += violations(source, module)
     assert wrong == []
 
 
-def imported_modules(source: str, package: str, modules: set[str]) -> set[str]:
+def imported_modules(source: str, modules: set[str]) -> set[str]:
     """Those of ``modules`` that a source imports, late and type-checking imports included."""
     found = set()
-    for name in imported(source, package):
+    for name in imported(source):
         while name and name not in modules:  # a name taken from a module stands for the module
             name = name.rpartition(".")[0]
         found.add(name)
@@ -100,4 +91,4 @@ def imported_modules(source: str, package: str, modules: set[str]) -> set[str]:
 def test_no_module_imports_itself_by_way_of_others():
     """Not even late, inside a function: two files that need each other are one idea, or lack a third one."""
     named = modules("sbmt", "theory", "results")
-    TopologicalSorter({name: imported_modules(*of, set(named)) for name, of in named.items()}).prepare()
+    TopologicalSorter({name: imported_modules(source, set(named)) for name, source in named.items()}).prepare()

@@ -93,20 +93,6 @@ def test_version_prints_four_lines(monkeypatch, capsys):
     assert lines[3].startswith("backends dense, pyg, cpu")
 
 
-def test_python_m_sbmt_ends_as_the_command_does(tmp_path):
-    with start("sbmt", "evaluate", "nowhere", cwd=tmp_path) as process:
-        _, err = process.communicate()
-    assert process.returncode == 2 and err.startswith("sbmt: expected ") and err.count("\n") == 1
-
-
-def test_ctrl_c_is_handled_before_anything_that_takes_time_is_imported():
-    code = "import sys, sbmt; print(*sys.modules)"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    order = done.stdout.split()
-    assert order.index("sbmt.interrupt") < min(map(order.index, ("sbmt.errors", "torch")))
-
-
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to see how far an import has come")
 @pytest.mark.parametrize("module", ["sbmt", "theory"])
 def test_ctrl_c_during_imports_prints_one_line(tmp_path, module):

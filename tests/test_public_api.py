@@ -113,33 +113,27 @@ HEAVY += ["cffi", "torch_geometric", "torch._dynamo"]
 
 
 def test_importing_the_library_is_fast_and_parts_load_on_demand():
-    """Plots, the command line, storage, compilers and PyTorch Geometric are imported where they are used."""
+    """Plots, the command line, storage, compilers and PyTorch Geometric are imported where they are used.
+
+    Importing torch's compiler takes longer than importing torch, and a step of training does not need it either.
+    """
     code = f"""
 import sys, sbmt
+order = list(sys.modules)
+print(order.index("sbmt.interrupt") < min(map(order.index, ("sbmt.errors", "torch"))))
 print([name for name in {HEAVY} if name in sys.modules])
-print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
-print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
-"""
-    assert printed(code) == ["[]", "[] []", f"check_attention {[f'sbmt.{name}' for name in PARTS]}"]
-
-
-def test_torch_s_compiler_is_imported_only_to_compile():
-    """Importing it takes longer than importing torch, and is not needed for a step of training either."""
-    code = """
-import sys, torch, sbmt
+import torch
 attention = sbmt.build_attention("sbm", preset="fitted", d_head=8, n_heads=2, n_clusters=32)
 output = attention(*torch.randn(3, 1, 2, 20, 8).requires_grad_())
 (output.values.sum() + output.auxiliary_loss).backward()
 with torch.no_grad():
     attention.eval()(*torch.randn(3, 1, 2, 20, 8))
 print("torch._dynamo" in sys.modules)
+print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
+print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
 """
-    assert printed(code) == ["False"]
-
-
-def printed(code):
-    """What a new interpreter prints, line by line."""
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    parts = [f"sbmt.{name}" for name in PARTS]
+    assert done.stdout.splitlines() == ["True", "[]", "False", "[] []", f"check_attention {parts}"]

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from sbmt import BlockModel, EdgeList, ExtraKeys, SbmtError, sample_edges, straight_through_gate
-from tests.statistics import binomial_p_values
+from sbmt import BlockModel, EdgeList, ExtraKeys, SbmtError, straight_through_gate
+from tests.gradients import assert_same_gradients
 
 LAWS = [  # link, scale of the block matrix, exploration; a bilinear scale of 0.6 gives ΣS > 1 and rates around 1
     ("bilinear", 1.0, 0.0),
@@ -37,12 +37,6 @@ def with_leaves(model):
     return BlockModel(*leaves, model.query_mask, model.key_mask, link=model.link), leaves
 
 
-def assert_same_gradients(found, expected, leaves, incoming):
-    gradients = [torch.autograd.grad(x, leaves, incoming, retain_graph=True) for x in (found, expected)]
-    for mine, theirs in zip(*gradients, strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-10, atol=1e-14)
-
-
 def some_edges(model, p):
     mask = torch.rand(model.shape, generator=torch.Generator().manual_seed(1)) < p
     return EdgeList.from_dense(mask & (model.expected_mask(0.5) > 0), model.query_mask, model.key_mask)
@@ -64,8 +58,7 @@ def test_edge_probability_is_the_expected_mask_at_the_edges(make_block_model, li
     expected = model.expected_mask(exploration)[edges.to_dense()]
     found = model.edge_probability(edges, exploration)
     assert torch.allclose(found, expected, rtol=1e-12)
-    incoming = torch.rand(edges.n_edges, dtype=torch.float64)
-    assert_same_gradients(found, expected, leaves, incoming)
+    assert_same_gradients(found, expected, leaves)
 
 
 @pytest.mark.parametrize("numbers_at_once", [70, 1 << 24])
@@ -83,8 +76,7 @@ def test_expected_density_is_the_mean_of_the_expected_mask(
         expected = model.expected_mask(exploration).sum((2, 3)) / n_pairs
     found = model.expected_density(exploration)
     assert torch.allclose(found, expected, rtol=1e-12)
-    weight = torch.rand(2, 3, dtype=torch.float64)
-    assert_same_gradients(found, expected, leaves, weight)
+    assert_same_gradients(found, expected, leaves)
 
 
 def test_a_causal_density_is_summed_in_pieces(monkeypatch):
@@ -162,7 +154,7 @@ def test_the_gate_of_edges_has_the_slope_of_their_unclamped_probability(make_blo
     gate, rate = model.gate(edges), model.edge_rate(edges)
     assert (gate == 1).all() and (rate > 1).any()
     expected = rate if link == "bilinear" else 1 - (-rate).exp()
-    assert_same_gradients(gate, expected, leaves, torch.rand(edges.n_edges, dtype=torch.float64))
+    assert_same_gradients(gate, expected, leaves)
 
 
 def test_the_sum_of_rates_is_that_of_all_pairs(make_block_model):
@@ -170,20 +162,11 @@ def test_the_sum_of_rates_is_that_of_all_pairs(make_block_model):
     query, key = model.rate_factors()
     expected = (query @ key.mT).sum((2, 3))
     assert torch.allclose(model.sum_of_rates(), expected, rtol=1e-12)
-    assert_same_gradients(model.sum_of_rates(), expected, leaves, torch.rand(2, 3, dtype=torch.float64))
+    assert_same_gradients(model.sum_of_rates(), expected, leaves)
 
 
-@pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("n", [64, 1024])
-def test_extra_keys_cost_edges_in_proportion_to_n(n, judge):
-    nobody = torch.zeros(4, 1, n, 1)
-    exploration = ExtraKeys(8).probability(n)
-    edges = sample_edges(BlockModel(nobody, torch.ones(1, 1, 1), nobody), exploration=exploration)
-    judge(binomial_p_values(edges.n_edges, 4 * n * n, 8 / n))
-
-
-def test_extra_keys_are_at_most_half_of_all_pairs():
-    assert ExtraKeys(100).probability(10) == 0.5
+def test_extra_keys_cost_edges_in_proportion_to_n_and_are_at_most_half_of_all_pairs():
+    assert [ExtraKeys(8).probability(n) for n in (10, 64, 1024)] == [1 / 2, 1 / 8, 1 / 128]
 
 
 def parts(**changed):

@@ -159,9 +159,7 @@ gpu: $(STAMP)
 	$(BIN)/sbmt bench --device cuda --suite fitted --json runs/gpu/bench_fitted.json $(GPU_ARGS)
 	cp runs/gpu/bench_fitted.json results/gpu
 	$(BIN)/python -m pytest -q -m gpu tests/graph
-	for mask in "full" "sbm --preset fitted --n-clusters 2304 --edges-per-query 64"; do run="runs/gpu/$${mask%% *}"; \
-	    test -e $$run/result.json || $(BIN)/sbmt train repeated-tokens --device cuda --length 1024 \
-	        --batch-size 4 --steps 2000 --has-tied-start $$(test -e $$run/config.json && echo --resume) --output $$run --attention $$mask || exit 1; done
+	$(BIN)/python results/measure/gpu_training.py
 	$(BIN)/sbmt bench --device cuda --suite attention --json runs/gpu/bench.json $(GPU_ARGS)
 	cp runs/gpu/bench.json results/gpu
 	$(BIN)/python results/write_tables.py

@@ -4,7 +4,7 @@ import pytest
 
 from results import lookup
 from results.lookup import load
-from results.measure import causal, fitted_cost, landing, recall_lengths, ste_bias
+from results.measure import causal, fitted_cost, gpu_training, landing, recall_lengths, ste_bias
 from results.measure.common import RUNS
 from results.measure.set_aside import set_aside
 from sbmt.experiments.plots.causal import draw_causal
@@ -82,3 +82,24 @@ def test_steps_of_published_runs_are_timed_in_turn():
     runs = [{"trial": trial, "config": small.override(**mine).to_dict()} for trial, mine in settings.items()]
     found = landing.measure_seed(runs)
     assert found["full"]["ratio"] == 1 and found["fitted"]["rounds"] == 4
+
+
+def test_the_time_of_the_first_accurate_steps_is_found():
+    accuracies, seconds = [0.5, *[1.0] * 12], [float(x) for x in range(13)]
+    assert gpu_training.first_reached(accuracies, seconds) == 10.0
+    assert gpu_training.first_reached([0.9, *accuracies[1:]], seconds) == 9.0
+    assert gpu_training.first_reached([0.98] * 13, seconds) is None
+    assert gpu_training.first_reached([1.0] * 9, seconds[:9]) is None
+
+
+def test_training_on_a_gpu_is_timed_step_by_step():
+    small = {"length": 8, "batch_size": 2, "steps": 12}
+    for settings in gpu_training.NETWORKS.values():
+        config = gpu_training.CONFIG.override(**settings).override(**small)
+        found = gpu_training.time_training(config, "cpu")
+        assert found["config"]["attention"] == settings["attention"]
+        assert found["until_solved"] is None and found["start"] > 0
+        assert {name: len(values) for name, values in found["steps"].items()} == {
+            "accuracy": 12, "density": 12, "seconds": 12
+        }  # fmt: skip
+        assert found["steps"]["seconds"] == sorted(found["steps"]["seconds"])

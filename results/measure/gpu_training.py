@@ -1,0 +1,65 @@
+"""Seconds on a GPU until a network solves repeated tokens; writes ``results/gpu/training.json`` and prints them.
+
+Full attention and fitted masks are trained on the same fresh sequences of 1,024 tokens. A network that has been timed
+already, by an earlier call that was interrupted, is not trained again.
+"""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from results.measure.common import kept, run, write
+from sbmt.experiments.manifest import machine_manifest
+from sbmt.experiments.training import SIZES, RepeatedTokensConfig, Step, fit
+
+CONFIG = SIZES["demo"].override(length=1024, batch_size=4, steps=2000, has_tied_start=True)
+FITTED = {"attention": "sbm", "preset": "fitted", "n_clusters": 2304, "edges_per_query": 64.0}
+NETWORKS: dict[str, dict[str, Any]] = {"full": {"attention": "full"}, "fitted": FITTED}
+SOLVED, STEPS = 0.99, 10  # the accuracy that is waited for, as a mean over so many steps
+
+
+def first_reached(accuracies: Sequence[float], seconds: Sequence[float]) -> float | None:
+    """The time of the first step at which the mean accuracy of the last ten steps is .99, or None."""
+    means = (sum(accuracies[end - STEPS : end]) / STEPS for end in range(STEPS, len(accuracies) + 1))
+    return next((at for at, mean in zip(seconds[STEPS - 1 :], means, strict=True) if mean >= SOLVED), None)
+
+
+def time_training(config: RepeatedTokensConfig, device: str) -> dict[str, Any]:
+    """Trains a network and notes when each step ends, with the accuracy on its sequences, which are new in every step.
+
+    Seconds count from the end of the first step, in which kernels are compiled; ``start`` is the time until then. Masks
+    have extra keys in training, so accuracy on the test, which has none, may differ.
+    """
+    steps: list[Step] = []
+    ends = [time.perf_counter()]
+
+    def note(step: Step) -> None:
+        steps.append(step)
+        ends.append(time.perf_counter())
+
+    trained = fit(config, on_step=note, accelerator=device)
+    seconds, accuracies = [end - ends[1] for end in ends[1:]], [step.accuracy for step in steps]
+    times = {"start": ends[1] - ends[0], "until_solved": first_reached(accuracies, seconds), "all_steps": seconds[-1]}
+    curve = {"accuracy": accuracies, "density": [step.density for step in steps], "seconds": seconds}
+    about = {"config": config.to_dict(), "test": {"accuracy": trained.test.accuracy, "density": trained.test.density}}
+    return times | about | {"steps": {name: [round(x, 5) for x in values] for name, values in curve.items()}}
+
+
+def main() -> None:
+    """Times both, unless they have been timed already."""
+    found = {
+        name: kept(f"gpu/{name}.json", partial(time_training, CONFIG.override(**settings), "cuda"))
+        for name, settings in NETWORKS.items()
+    }
+    about = machine_manifest(torch.device("cuda"))
+    write("gpu/training", {"solved": SOLVED, "mean_over_steps": STEPS, "networks": found}, about)
+    for name, one in found.items():
+        at = one["until_solved"]
+        print(f"{name}: accuracy {SOLVED} ", "never reached" if at is None else f"after {at:.1f} seconds", sep="")
+
+
+if __name__ == "__main__":
+    run(main, "gpu_training")

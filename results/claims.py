@@ -40,14 +40,7 @@ class Claim:
     @property
     def group(self) -> str:
         """The part of the page to which it belongs, one of :data:`GROUPS`."""
-        if self.verdict == "reproduced" or self.grade == "slip":
-            return self.grade or "reproduced"
-        return "open" if self.verdict == "open" else self.grade
-
-    @property
-    def statements(self) -> list[str]:
-        """Names of statements of ``python -m theory`` among the evidence."""
-        return [name.partition("#")[2] for name in self.evidence if name.startswith("theory#")]
+        return self.verdict if self.verdict in GROUPS and self.grade != "slip" else self.grade
 
 
 CLAIMS = [Claim(**row) for row in tomllib.loads((ROOT / "results" / "errata.toml").read_text("utf-8"))["claim"]]
@@ -85,9 +78,11 @@ def link(name: str) -> tuple[str, str]:
         raise LookupError(f"no page {page}")
     if page.isdigit():
         title, address = f"notebook {page}", f"notebooks/{path.name}"
+    elif page == "theory" and place:
+        title, address = "Theory", "theory.md"
     else:
-        title, address = path.read_text("utf-8").partition("\n")[0].lstrip("# "), f"{page}.md"
-    title = "Theory" if page == "theory" and place else title
+        address = f"{page}.md"
+        title = re.search(r"^# (.+)", path.read_text("utf-8"), re.MULTILINE)[1]
     return title, f"{address}#{anchor(place)}" if place else address
 
 

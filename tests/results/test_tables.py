@@ -1,9 +1,9 @@
 """Tables of the pages, from results that are made up."""
 
-from results.tables import KINDS, limits_table, sweep_table
+from results.tables import KINDS
 from results.write_tables import ENVIRONMENT
 
-study_table, long_range_table, TASKS = map(ENVIRONMENT.globals.get, ("study_table", "long_range_table", "TASKS"))
+tables = ENVIRONMENT.get_template("tables.jinja").module
 
 
 def study(title, length, **accuracies):
@@ -23,18 +23,18 @@ def rows(table):
 
 def test_a_study_has_medians_and_ranges_where_seeds_differ(write):
     write(some=study("", 64, fitted=(0.9, 0.95, 1.0), full=(1.0,)))
-    fitted, full = rows(study_table("some"))
+    fitted, full = rows(tables.study_table("some"))
     assert fitted == "| FITTED | 3 | 0.950 (0.900 to 1.000) | 0.200 (0.100 to 0.300) |"
     assert full == "| FULL | 1 | 1.000 | 0.100 |"
-    assert rows(study_table("some", "full")) == [full]
+    assert rows(tables.study_table("some", "full")) == [full]
 
 
 def test_every_attention_has_a_column_and_masks_their_density(write):
     full = study("", 64, full=(0.3456,))
     sbm = study("", 64, sbm=(0.75, 0.77), **{"random-equal": (0.7, 0.7)})
-    write(**{task: sbm if task == "image" else full for task in TASKS})
-    assert rows(long_range_table()) == [
-        *(f"| {title} | 12.5 | 34.6 | – | – | – | – | – | – |" for title in list(TASKS.values())[:4]),
+    write(**{task: sbm if task == "image" else full for task in tables.TASKS})
+    assert rows(tables.long_range_table()) == [
+        *(f"| {title} | 12.5 | 34.6 | – | – | – | – | – | – |" for title in list(tables.TASKS.values())[:4]),
         "| Image | 12.5 | – | – | 76.0 ± 1.4 | 70.0 ± 0.0 | 15.0 | – | – |",
         "| Pathfinder | 12.5 | 34.6 | – | – | – | – | – | – |",
     ]
@@ -51,7 +51,7 @@ def test_a_sweep_has_milliseconds_where_full_attention_did_not_run(write):
         for n in (4096, 512, 2048)
     ]
     write(bench_fitted={"suites": {"fitted": {"found": {"cases": found}}}})
-    assert sweep_table("bench_fitted", "fitted", "n", "tokens", "keys").splitlines() == [
+    assert tables.sweep_table("bench_fitted", "fitted", "n", "tokens", "keys").splitlines() == [
         "| tokens | training,<br>16 keys | inference,<br>16 keys |",
         "|---|---|---|",
         "| 512 | 0.20 | 0.20 |",
@@ -79,11 +79,11 @@ def straight(kind, n, density, is_training):
 
 def test_limits_are_where_the_line_meets_one(write):
     write(bench=bench(straight))
-    by_length = {row.split(" | ")[0].strip("| "): row for row in rows(limits_table())}
+    by_length = {row.split(" | ")[0].strip("| "): row for row in rows(tables.limits_table())}
     # Even where (1 + structured) · (1000 / n + 10 ρ) = 1: ρ = (1 − 1000 / n) / 10 and (1 / 2 − 1000 / n) / 10.
     assert by_length["4,096"] == "| 4,096 | 89 % | 2.6 to 7.6 % | 3.8 to 8.8 % |"
     assert by_length["1,024"] == "| 1,024 | 55 % | 0.2 %, or never | 0.1 to 5.1 % |"
     write(bench=bench(lambda kind, n, density, _: (500 if kind == KINDS[0] else 1023.9) / n + 10 * density))
-    assert "| 1,024 | 55 % | 5.1 %, or never | 5.1 %, or never |" in limits_table()  # and not 0.0 to 5.1 %
+    assert "| 1,024 | 55 % | 5.1 %, or never | 5.1 %, or never |" in tables.limits_table()  # and not 0.0 to 5.1 %
     write(bench=bench(lambda kind, n, density, _: 20000 / n + density))
-    assert limits_table().count("| never | never |") == 5
+    assert tables.limits_table().count("| never | never |") == 5

@@ -17,11 +17,11 @@ CHUNK = 64  # tokens at a time, in sums over earlier keys
 class LinearAttention(Baseline):
     r"""Attention over all real pairs with the kernel of the features $\phi(x) = \operatorname{elu}(x) + 1$.
 
-    $$o_i = \frac{\sum_j \phi(q_i)^\top \phi(k_j)\, v_j}{\sum_j \phi(q_i)^\top \phi(k_j)}
-          = \sum_f \operatorname{softmax}_f\Big(\log \phi_f(q_i) + \log \sum_j \phi_f(k_j)\Big)
-            \sum_j \operatorname{softmax}_j\big(\log \phi_f(k_j)\big)\, v_j$$
+    $$\begin{aligned}o_i &= \frac{\sum_j \phi(q_i)^\top \phi(k_j)\, v_j}{\sum_j \phi(q_i)^\top \phi(k_j)} \\
+          &= \sum_f \operatorname{softmax}_f\Big(\log \phi_f(q_i) + \log \sum_j \phi_f(k_j)\Big)
+            \sum_j \operatorname{softmax}_j\big(\log \phi_f(k_j)\big)\, v_j\end{aligned}$$
 
-    The right-hand side is computed, in float32 at least: each feature attends to the keys, then each query attends to
+    The second line is computed, in float32 at least: each feature attends to the keys, then each query attends to
     the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of features
     underflows. Nothing is learned, and there is no $1/\sqrt d$, since the kernel is not the softmax's.
 

@@ -106,7 +106,7 @@ class ReformerAttention(Baseline):
     $R \in \mathbb{R}^{d \times b/2}$, new for each call, head and round, and cut into chunks. A token attends to the
     tokens of its bucket in its chunk and the chunk before. With $P_i$ the keys that any round finds,
 
-    $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \qquad
+    $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \quad
     P_i = \{i\} \text{ if nothing else is found, otherwise } i \notin P_i.$$
 
     The query also serves as the key: **the argument** ``key`` **is ignored**.

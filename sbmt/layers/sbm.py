@@ -37,9 +37,9 @@ class SBMAttention(nn.Module):
 
     With clusters $C \in \mathbb{R}^{k \times d}$ per head and one MLP for queries, keys and all heads,
 
-    $$S = \operatorname{softmax}(C C^\top), \quad \hat Q = \sigma(\operatorname{MLP}(Q)\, C^\top), \quad
-    \hat K = \sigma(\operatorname{MLP}(K)\, C^\top), \quad
-    M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top),$$
+    $$\begin{gathered}S = \operatorname{softmax}(C C^\top), \quad \hat Q = \sigma(\operatorname{MLP}(Q)\, C^\top), \quad
+    \hat K = \sigma(\operatorname{MLP}(K)\, C^\top), \\
+    M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top),\end{gathered}$$
 
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.

@@ -1,6 +1,7 @@
 """Converts the package's docstrings for the API pages (an extension of Griffe, see ``mkdocs.yml``).
 
 - ``Example:`` becomes ``Examples:``, the spelling that Griffe accepts for a section of code.
+- A line that starts with ``Cost:``, ``Source:``, ``Paper:`` or ``Deviation:`` becomes a paragraph.
 - Settings (dataclasses whose fields have a help text) list their fields with that text, because signatures would fill
   whole screens.
 - A role such as ``:class:`~package.Name` `` becomes a link if the API pages have that name, and plain code otherwise.
@@ -14,6 +15,7 @@ from inspect import get_annotations
 import griffe
 
 EXAMPLE = re.compile(r"^([ \t]*)Example:[ \t]*$", re.MULTILINE)
+PART = re.compile(r"(?<=\S)\n(?=[ \t]*(?:Cost|Source|Paper|Deviations?): )")
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):`(~?)([\w.]+)`")
 
 
@@ -29,7 +31,7 @@ class Docstrings(griffe.Extension):
 
     def on_object(self, *, obj, **kwargs):
         if obj.docstring:
-            text = EXAMPLE.sub(r"\1Examples:", obj.docstring.value)
+            text = PART.sub("\n\n", EXAMPLE.sub(r"\1Examples:", obj.docstring.value))
             obj.docstring.value = ROLE.sub(_link, text)
 
 

@@ -53,7 +53,7 @@ def explain(error: Exception, answers: tuple[Any, ...]) -> str:
         return f"Your function raises {told}"
     if functions:
         return f"What your function returns cannot be checked. Does it end with `return` and a value? ({told})"
-    return f"Your answer cannot be checked. Is it the kind of value, and of the shape, that is asked for? ({told})"
+    return f"Your answer cannot be checked. Does it have the type and shape that the exercise asks for? ({told})"
 
 
 def is_blank(answer: Any, blank: Any) -> bool:

@@ -19,13 +19,10 @@ from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
 
-Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 BETAS = 0.9, 0.99  # of Adam, for block models with a separate learning rate
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
-UNSAVED = "option_defaults"
 CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}
 """Defaults of causal language models."""
-MOST = 1 << 31  # steps, sizes and numbers of things are less
 MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
 """Fields that may be 0, besides those whose default is."""
 Config = TypeVar("Config", bound="TrainingConfig")
@@ -67,7 +64,7 @@ class TrainingConfig(ABC):
     seed: int = option(0, "seed of weights, data and masks")
     task: str = option("", "name of the task")
     accumulate: int = option(1, "parts that a batch is computed in, to save memory")
-    precision: Precision = option("32-true", "32-true, bf16-mixed or 16-mixed")
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = option("32-true", "32-true, bf16-mixed or 16-mixed")
 
     tasks: ClassVar[tuple[str, ...]] = ()
     is_generated: ClassVar[bool] = False  # whether sequences are drawn from a generator, without a dev split, on a CPU
@@ -107,7 +104,7 @@ class TrainingConfig(ABC):
             value, kinds = getattr(self, f.name), get_args(hints[f.name]) or (hints[f.name],)
             if get_origin(hints[f.name]) is Literal:
                 check_choice(f.name, value, hints[f.name])
-            elif f.name in ("seed", "options", UNSAVED) or (value is None and type(None) in kinds):
+            elif f.name in ("seed", "options", "option_defaults") or (value is None and type(None) in kinds):
                 continue
             elif type(value) not in kinds and not (type(value) is int and float in kinds):
                 raise SbmtError(f"{f.name} of type {kinds[0].__name__}", describe(value), "give a value of this type")
@@ -115,7 +112,7 @@ class TrainingConfig(ABC):
                 may_be_0 = f.default == 0 or f.name in MAY_BE_0
                 if not 0 <= value <= sys.float_info.max or (value == 0 and not may_be_0):
                     raise SbmtError(f"{f.name} {'≥' if may_be_0 else '>'} 0", value, "give such a number")
-                if isinstance(value, int) and value >= MOST:
+                if isinstance(value, int) and value >= 1 << 31:
                     raise SbmtError(f"{f.name} < 2³¹", value, "give such a number")
 
     def _make_options(self) -> Any:
@@ -138,7 +135,7 @@ class TrainingConfig(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as a dictionary for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != UNSAVED}
+        return {name: value for name, value in asdict(self).items() if name != "option_defaults"}
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:

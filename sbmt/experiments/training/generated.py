@@ -18,7 +18,6 @@ from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import option
 from sbmt.models import CausalLM, TokenTagger
 
-REPEATED_TOKENS, RECALL, MULTI_QUERY = "repeated_tokens", "recall", "multi_query"
 TEST_SEED = 1_000_003
 """Added to the seed of an evaluation, so that its sequences differ from those of every training run."""
 
@@ -51,7 +50,7 @@ class GeneratedConfig(TrainingConfig, positions="none"):
 
 
 @dataclass(frozen=True)
-class RepeatedTokensConfig(GeneratedConfig, tasks=(REPEATED_TOKENS,)):
+class RepeatedTokensConfig(GeneratedConfig, tasks=("repeated_tokens",)):
     """A run on repeated tokens; by default the demo's."""
 
     fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
@@ -81,7 +80,7 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model=64, d_hidden=64):
+class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_model=64, d_hidden=64):
     """A run on associative recall; the length is always the number of pairs, queries and distractors."""
 
     n_pairs: int = option(16, "items, a key and a value each, that are asked for")
@@ -118,7 +117,7 @@ class RecallConfig(GeneratedConfig, tasks=(RECALL,), learning_rate=3e-3, d_model
 
 
 @dataclass(frozen=True)
-class MultiQueryConfig(GeneratedConfig, tasks=(MULTI_QUERY,), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
+class MultiQueryConfig(GeneratedConfig, tasks=("multi_query",), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
     """A run on multi-query associative recall. Embeddings, which also produce the logits, start small."""
 
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")

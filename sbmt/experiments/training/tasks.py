@@ -128,18 +128,15 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
         return self.data_of(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
 
 
-_TABLE_7 = {  # length, batch size, learning rate, steps, warm-up, evaluation every so many steps
+_COLUMNS = ("length", "batch_size", "learning_rate", "steps", "warmup_steps", "eval_every")
+_TABLE_7: dict[str, tuple[Any, ...]] = {
     "listops": (2048, 128, 5e-4, 5000, 1000, 50),
     "text": (3072, 128, 5e-4, 20000, 8000, 500),
     "retrieval": (4096, 32, 1e-4, 30000, 800, 300),
     "image": (1024, 1024, 5e-4, 35000, 175, 175),
     "pathfinder": (1024, 1024, 5e-4, 62400, 312, 312),
 }
-_COLUMNS = ("length", "batch_size", "learning_rate", "steps", "warmup_steps", "eval_every")
-PAPER = {
-    task: LongRangeConfig(task=task, **dict(zip(_COLUMNS, row, strict=True)))  # type: ignore[arg-type]
-    for task, row in _TABLE_7.items()
-}
+PAPER = {task: LongRangeConfig(task=task, **dict(zip(_COLUMNS, row, strict=True))) for task, row in _TABLE_7.items()}
 """The paper's Table 7, with warm-up and evaluations of the pipeline that it uses, since the table omits them."""
 
 _REDUCED: dict[str, dict[str, Any]] = {
@@ -151,16 +148,15 @@ _REDUCED: dict[str, dict[str, Any]] = {
     | {"data": "pathfinder-reduced"},  # with black pixels as tokens, 1500 steps stay at chance
 }
 _SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
-_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0}
+_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # hence these defaults:
 _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
-_SMALL["options"] = None  # anew, from these defaults
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
 """Settings that train in minutes on one CPU core: shorter documents, smaller images, fewer steps, no dropout."""
 
 # --- language --------------------------------------------------------------------------------------------------------
 
 GLUE_TASKS = tuple(GLUE)
-MLM, LANGUAGE = "mlm", "language"
+MLM = "mlm"
 _HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
 _DO = "leave out the options that change the network, or pre-train with them"
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
@@ -243,7 +239,7 @@ _CPU_MLM = _CPU | {"length": 128, "batch_size": 16, "steps": 3000, "warmup_steps
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(CorpusConfig, tasks=(LANGUAGE,), **CAUSAL, **_CPU_LANGUAGE):
+class LanguageModelConfig(CorpusConfig, tasks=("language",), **CAUSAL, **_CPU_LANGUAGE):
     """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
 
     convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")

@@ -40,8 +40,7 @@ _WIDTH = 8.0  # inches: about the width of a page, so that letters keep their si
 _ROW, _TITLE = 2.3, 0.65  # inches: height of bars and of maps, and of the title of an example
 _MAPS, _COLUMNS = 3, 84  # maps side by side, and characters per line of a text
 _LINE_HEIGHT = (_WIDTH - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
-Part = tuple[float, str, Callable[[SubFigure], None]]
-"""Height in inches without the title, title, and what draws a part of the figure."""
+Part = tuple[float, str, Callable[[SubFigure], None]]  # height in inches without the title, title, and what draws it
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,33 +60,25 @@ class Inspection:
 
     run: Run
     per_example: Evaluation
-    calls: tuple[tuple[Tensor, Tensor, Tensor], ...]  # by batch: tokens, which are real, the generator's state
+    calls: tuple[tuple[Tensor, Tensor, torch.Generator], ...]  # by batch: tokens, which are real, what draws the masks
 
     @property
     def densities(self) -> NDArray[np.float64]:
         """Density of each example, the mean over layers and heads."""
         return self.per_example.densities.double().mean((1, 2)).numpy()
 
-    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean density and its deviation over examples, (layers, 1 + heads): of the heads' mean, then of each head."""
-        densities = self.per_example.densities
-        columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
-        return columns.mean(0).numpy(), columns.std(0).numpy()
-
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
         """Draws an example's masks again and returns what is attended, by default for a query of median in-degree."""
         batch, at = divmod(example, len(self.calls[0][0]))
-        tokens, is_real, state = self.calls[batch]
+        tokens, is_real, generator = self.calls[batch]
         tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
         texts, reals = tokens.view(-1, tokens.shape[-1]), is_real.view(-1, tokens.shape[-1])
-        generator = torch.Generator()
-        generator.set_state(state)
         mask = None if is_real.all() else is_real
         with examples_from(at * len(texts)):
-            layers = self.run.model.eval()(tokens, mask, generator=generator, return_edges=True).attention
-        masks = torch.stack([layer.edges.to_dense() for layer in layers], 1)  # documents layers heads queries keys
-        densities = torch.stack([layer.density for layer in layers], 1)
+            drawn = self.run.model.eval()(tokens, mask, generator=generator.clone_state(), return_edges=True)
+        masks = torch.stack([layer.edges.to_dense() for layer in drawn.attention], 1)  # documents layers heads n n
+        densities = torch.stack([layer.density for layer in drawn.attention], 1)
         found = []
         for number, (text, real) in enumerate(zip(texts, reals, strict=True)):
             n = len(text) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
@@ -112,13 +103,10 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
     def remember(_: torch.nn.Module, given: tuple[()], named: dict[str, Any]) -> None:
         tokens, mask = named["tokens"], named["mask"]
         is_real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-        calls.append((tokens, is_real, named["generator"].get_state()))
+        calls.append((tokens, is_real, named["generator"].clone_state()))
 
-    handle = run.model.register_forward_pre_hook(remember, with_kwargs=True)
-    try:
+    with run.model.register_forward_pre_hook(remember, with_kwargs=True):
         per_example = evaluate(run, n_examples, seed=seed)
-    finally:
-        handle.remove()
     if per_example.n_examples < 2:
         raise SbmtError("at least 2 examples, because one has no deviation", per_example.n_examples, "inspect more")
     return Inspection(run, per_example, tuple(calls))
@@ -181,9 +169,8 @@ def plot_attended_text(
         if is_attended[at]:
             under.append([(start + 0.08, line + 0.93), (start + len(word) - 0.08, line + 0.93)])
         if at == query:
-            box = Rectangle((start - 0.25, line), len(word) + 0.5, 1, fill=False, edgecolor=ROLES["query"])
-            box.set(linewidth=1.6, path_effects=halo, zorder=4)
-            axes.add_patch(box)
+            look: Any = {"edgecolor": ROLES["query"], "linewidth": 1.6, "path_effects": halo, "zorder": 4}
+            axes.add_patch(Rectangle((start - 0.25, line), len(word) + 0.5, 1, fill=False, **look))
     axes.add_collection(LineCollection(under, colors=ROLES["query"], linewidths=2.0, path_effects=halo))
     axes.set(xlim=(-0.5, width + 0.5), ylim=(places[-1][0] + 1.1, -0.1), aspect=LINE / ADVANCE, anchor="NW")
     axes.axis("off")
@@ -216,7 +203,9 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
 
 def _draw_bars(axes: Axes, inspection: Inspection) -> None:
     """A dark bar for each layer, a light one for each of its heads, with deviations over inputs (Figure 5)."""
-    mean, deviation = inspection.moments()
+    densities = inspection.per_example.densities
+    columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
+    mean, deviation = columns.mean(0).numpy(), columns.std(0).numpy()
     n_layers, n_columns = mean.shape
     heads = [f"head {head}" for head in range(n_columns - 1)]
     labels = [name for layer in range(n_layers) for name in (f"layer {layer}", *heads)]

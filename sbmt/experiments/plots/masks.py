@@ -109,21 +109,19 @@ def plot_bipartite(
         widths = 0.3 + 4.5 * (weights.flatten() / weights.max().clamp(min=1e-12)).numpy()
     heights = [1 - (np.arange(n) + 0.5) / n for n in mask.shape]
     ends = [np.stack([np.full(source.size, x), heights[x][end]], 1) for x, end in ((0, source), (1, target))]
-    segments = list(np.stack(ends, axis=1))  # edges 2 2
+    segments: Any = np.stack(ends, axis=1)  # edges 2 2
     ax = ax or plt.subplots(figsize=(3.4, 3.4))[1]
     ax.add_collection(LineCollection(segments, colors=BLUE if query is None else FAINT, linewidths=widths, zorder=1))
     if query is not None:
-        shown = np.flatnonzero(source == query)
-        ours = [segments[edge] for edge in shown]
-        ax.add_collection(LineCollection(ours, colors=BLUE, linewidths=widths[shown], zorder=2))
+        ours = source == query
+        ax.add_collection(LineCollection(segments[ours], colors=BLUE, linewidths=widths[ours], zorder=2))
     for x, labels, name, align in ((0, query_labels, "queries", "right"), (1, key_labels, "keys", "left")):
         n = mask.shape[x]
         ax.plot(np.full(n, x), heights[x], "os"[x], color=INK, markersize=5.5, zorder=3, clip_on=False)
         ax.text(x, -0.04, name, ha="center", va="top")
         for place, label in zip(heights[x], _checked(labels or [str(i) for i in range(n)], n), strict=True):
             ax.text(x + (0.07 if x else -0.07), place, label, ha=align, va="center")
-    ax.set(xlim=(-0.28, 1.28), ylim=(0, 1), title=title)
-    ax.set_box_aspect(1)  # as in a heatmap of a square mask, whose rows are then level with the nodes
+    ax.set(xlim=(-0.28, 1.28), ylim=(0, 1), title=title, box_aspect=1)  # rows of a square heatmap are level with nodes
     ax.axis("off")
     return ax
 

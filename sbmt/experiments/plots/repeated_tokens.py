@@ -30,14 +30,13 @@ class SeenMask:
 def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
     """Runs a model once in eval mode on an unseen sequence, sorted by value, and returns the mask of its first head."""
     generator = torch.Generator().manual_seed(seed)
-    n_values = model.encoder.token_embedding.weight.shape[0]
+    n_values = len(model.encoder.token_embedding.weight)
     tokens = sample_repeated_tokens(1, n_values, generator=generator)[0].sort(1).values
     twins = tokens[0, :, None] == tokens[0]
     attention = model.get_submodule("encoder.blocks.0.attention.attention")
     inputs: list[Tensor] = []
-    handle = attention.register_forward_pre_hook(lambda _, given: inputs.extend(given))
-    attended = model.eval()(tokens, generator=generator, return_edges=True).attention[0]
-    handle.remove()
+    with attention.register_forward_pre_hook(lambda _, given: inputs.extend(given)):
+        attended = model.eval()(tokens, generator=generator, return_edges=True).attention[0]
     drawn = attended.edges.to_dense()[0, 0]
     if not isinstance(attention, SBMAttention):  # every pair has the same probability
         return SeenMask(attended.expected_density[0, 0].expand_as(drawn), drawn, twins, None)

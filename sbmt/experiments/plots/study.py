@@ -42,8 +42,7 @@ def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[
     axes.set(xlabel="density", ylabel="perplexity" if is_language else "accuracy", xlim=(-0.04, 1.06))
     if is_language:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_minor_formatter("{x:,.0f}")
+        axes.yaxis.set(major_formatter="{x:,.0f}", minor_formatter="{x:,.0f}")
         axes.axhline(first["frequencies"]["perplexity"], color=INK, linestyle=":", label="frequencies of tokens alone")
     elif "chance" in first:
         axes.axhline(first["chance"], color=INK, linestyle="--", linewidth=1, label="always the commonest label")

@@ -52,20 +52,6 @@ def misnamed(source: str, kind: str, prefixes: tuple[str, ...], exempt: set[str]
     return {name for name in named if not name.startswith(prefixes)} - exempt
 
 
-def undocumented(source: str) -> list[str]:
-    """Public functions, classes and methods of public classes without a docstring; '' stands for the module."""
-    tree = ast.parse(source)
-    missing = [] if not tree.body or ast.get_docstring(tree) else [""]
-    scopes = [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))]
-    for scope in scopes:
-        for node in scope.body:
-            if any(isinstance(x, ast.Name) and x.id == "overload" for x in getattr(node, "decorator_list", ())):
-                continue  # a signature of the function that follows
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                missing += [] if ast.get_docstring(node) else [node.name]
-    return missing
-
-
 def test_words_not_letters():
     assert wrong(names_in_the_wrong_place, WORDS_ONLY) == {}
 
@@ -73,10 +59,6 @@ def test_words_not_letters():
 def test_counts_widths_and_booleans_say_what_they_are():
     assert wrong(lambda source: misnamed(source, "int", ("n_", "d_"), INTEGERS), WORDS_ONLY) == {}
     assert wrong(lambda source: misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS), WORDS_ONLY) == {}
-
-
-def test_everything_public_has_a_docstring():
-    assert wrong(undocumented, FILES) == {}
 
 
 @pytest.mark.parametrize("name", sbmt.__all__)

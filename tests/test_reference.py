@@ -7,7 +7,7 @@ import torch
 
 from sbmt import Encoder, TokenTagger, reference
 from sbmt.block_model.fit import density_penalty
-from tests.statistics import binomial_p_values, pair_p_values, pattern_p_value
+from tests.statistics import binomial_p_values
 
 SOURCE = Path(reference.__file__)
 VOCABULARY, LABELS, LONGEST, N, CLUSTERS = 11, 3, 9, 7, 5
@@ -129,14 +129,6 @@ def test_it_draws_every_pair_with_its_probability(settings, added, judge):
         law[:, range(4), range(4)] = 1.0
     assert not masks[:, :, 4].any() and not masks[:, :, :, 4].any()
     judge(binomial_p_values(masks.sum(0), len(masks), law))
-
-
-@pytest.mark.statistical(share=0.001)
-def test_it_draws_every_pair_independently(judge):
-    masks, probability, _ = draw_masks(60_000, offset=1.0)
-    cells, p = masks[:, :, :4, :4].reshape(len(masks), -1), probability[:, :4, :4].ravel() + 0.01
-    middle = abs(p - 0.5).argsort()[:4]  # of all heads, so that every pattern is common enough for a chi-square
-    judge(pair_p_values(cells, p), pattern_p_value(cells[:, middle], p[middle]))
 
 
 def test_without_a_generator_the_global_one_is_used_and_masks_differ_between_layers():

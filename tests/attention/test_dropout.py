@@ -5,7 +5,6 @@ import torch
 
 from sbmt.attention import dispatch, edge_attention
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, examples_from, to_uniform
-from sbmt.graph.edges import EdgeList
 from sbmt.kernels.operators import cell_uniforms
 from tests.attention.row_loop import make_case
 from tests.statistics import binomial_p_values
@@ -31,17 +30,6 @@ def test_share_and_scale_of_kept_weights(dropout, judge):
     is_kept = kept > 0
     torch.testing.assert_close(kept[is_kept] * (1 - dropout), full[is_kept], rtol=1e-12, atol=0)
     judge(binomial_p_values(is_kept.sum(), is_kept.numel(), 1 - dropout))
-
-
-@pytest.mark.statistical(share=0.001)
-def test_cells_drop_independently_of_each_other(judge):
-    """Neighbouring cells of a row, a column, a head and a batch are kept together as often as independence says."""
-    case = make_case(batch=8, heads=8, n_queries=32, n_keys=32, d=2, d_value=1, density=1.0)
-    case.edges = EdgeList.from_dense(torch.ones(8, 8, 32, 32, dtype=torch.bool))
-    is_kept = attention_matrix(case, dropout=0.5, generator=seeded()) > 0
-    pairs = [is_kept.unflatten(axis, (-1, 2)).unbind(axis + 1) for axis in range(4)]
-    together = [int((first & second).sum()) for first, second in pairs]
-    judge(binomial_p_values(together, is_kept.numel() // 2, 0.25))
 
 
 def test_one_number_is_drawn_with_dropout_and_none_without():

@@ -144,16 +144,6 @@ def test_a_decoder_is_causal_and_generates_with_a_cache(make):
     assert torch.equal(saturated(model).generate(**batch, max_new_tokens=6, do_sample=False), wanted)
 
 
-def test_the_content_of_padding_changes_nothing():
-    sparse, batch = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL), sentences()
-    other = dict(batch, input_ids=torch.where(batch["attention_mask"].bool(), batch["input_ids"], 7))
-    found = []
-    for inputs in (batch, other):
-        torch.manual_seed(5)
-        found.append(answers(sparse, inputs))
-    assert torch.equal(*found)
-
-
 def test_dropout_and_gradients_while_training():
     sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL).train()
     sparse(**sentences(), labels=sentences()["input_ids"]).loss.backward()
@@ -273,14 +263,6 @@ def test_unsupported_requests_are_refused(make, options, why):
         options = {"past_key_values": transformers.StaticCache(model.config, max_cache_len=32)}
     with pytest.raises(sbmt.SbmtError, match=why):
         model(**sentences() | options)
-
-
-def test_a_fitted_mask_takes_an_empty_batch():
-    """Models themselves fail before, in reshaping."""
-    heads = torch.zeros(0, 4, 6, 8, requires_grad=True)
-    found, _ = attend(saturated(bert()).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
-    found.sum().backward()
-    assert found.shape == (0, 6, 4, 8) and heads.grad.shape == heads.shape
 
 
 def test_whatever_changes_scores_is_refused_and_the_rest_is_not():

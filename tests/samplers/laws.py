@@ -50,6 +50,7 @@ class Draw:
 
     def __init__(self, name, monkeypatch):
         self.sampler, constants, self.n_padded = DRAWS[name]
+        self.n_masks = 1000 if "candidates" in name else 4000  # many candidates for each edge take their time
         for constant, value in constants.items():
             monkeypatch.setattr(f"sbmt.{constant}", value)
         if self.sampler == "torch":  # what runs on other devices

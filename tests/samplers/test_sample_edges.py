@@ -73,13 +73,12 @@ def test_the_number_of_threads_does_not_matter(draw, is_crossed):
     model = repeat_rows(crossed_model(is_padded=True) if is_crossed else uneven_model(), 20, 30)
     before, found = torch.get_num_threads(), []
     try:
-        for n_threads in (1, 2, 3):
+        for n_threads in (1, 3):
             torch.set_num_threads(n_threads)
             found.append(draw.edges(model, 0.05))
     finally:
         torch.set_num_threads(before)
     assert_same(found[1], found[0])
-    assert_same(found[2], found[0])
 
 
 @pytest.mark.parametrize("window", [0, 5, 1000])

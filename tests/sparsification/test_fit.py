@@ -2,6 +2,7 @@
 
 import copy
 
+import jaxtyping
 import pytest
 import torch
 from torch import nn
@@ -39,6 +40,7 @@ def pairs(batch=8, n=24, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in whole runs; a fixture of each test sets it back
     torch.manual_seed(0)
     model = sbmt.sparsify(Twins().eval(), edges_per_query=12.0, n_clusters=256)
     batches = [pairs(seed=seed) for seed in range(12)]
@@ -157,8 +159,8 @@ def test_some_queries_estimate_the_fit_to_all():
     heads = heads._replace(query_mask=(torch.arange(24) < torch.tensor([24, 24, 16, 24])[:, None]))
     layer = model.attention.attention
     whole = fit_to(layer, heads, n_queries=24)
-    parts = torch.stack([fit_to(layer, heads, n_queries=12) for _ in range(400)])
-    assert abs(parts.mean() - whole) < 5 * parts.std() / 20 and parts.std() > 0
+    parts = torch.stack([fit_to(layer, heads, n_queries=12) for _ in range(100)])
+    assert abs(parts.mean() - whole) < 5 * parts.std() / 10 and parts.std() > 0
 
 
 @pytest.mark.parametrize("causal", [False, True])

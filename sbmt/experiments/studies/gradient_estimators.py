@@ -7,6 +7,7 @@ Here every guess is weighted by its probability, so that means and variances of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
 import torch
@@ -21,6 +22,7 @@ from sbmt.graph.edges import EdgeList
 
 MOST_RANDOM_EDGES = 16
 ESTIMATORS = ("exact", "score", "weight", "removal", "score/q", "weight/q", "removal/q", "reinforce")
+_cosine = partial(torch.cosine_similarity, dim=-1, eps=1e-300)  # 0 for a vector of zeros
 Loss = Callable[[Tensor], Tensor]  # from values (batch, n_queries, d_value) to one loss per example
 
 
@@ -129,8 +131,3 @@ def measure_estimators(
         exact_cells, mean_cells, variance_cells = (spread(is_random, x) for x in (exact, mean, variance))
         reports[name] = EstimatorReport(exact_cells, mean_cells, variance_cells, draw_cosine)
     return reports
-
-
-def _cosine(vector: Tensor, other: Tensor) -> Tensor:
-    lengths = vector.norm(dim=-1) * other.norm(dim=-1)
-    return torch.where(lengths > 0, (vector * other).sum(-1) / lengths, 0.0)

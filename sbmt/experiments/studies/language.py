@@ -23,16 +23,6 @@ _TRIALS = (
     Trial("nystromformer", "Nyströmformer", {"attention": "nystromformer"}),
 )
 TRIALS = {trial.name: trial for trial in _TRIALS}
-TABLE_4 = {
-    "full attention": (89.8, 84.7, 84.0, 85.0),
-    "Reformer": (89.3, 84.4, 83.9, 84.0),
-    "Performer": (82.0, 65.6, 71.4, 59.3),
-    "Linformer": (82.0, 83.2, 79.3, 82.5),
-    "Nyströmformer": (89.7, 83.2, 84.1, 84.9),
-    "SBM and window, density 13.5": (89.8, 85.2, 83.5, 83.6),
-}
-"""The paper's Table 4: SST-2, QQP, MNLI, QNLI."""
-Results = dict[str, dict[str, Any]]
 
 
 def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool = True) -> Study:
@@ -44,9 +34,8 @@ def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool 
     trials = {name: choose("trial", name, TRIALS) for name in names}
     if "random-equal" in trials and "sbm" not in trials:
         raise SbmtError("the trial sbm, whose density random-equal uses", ", ".join(trials), "name sbm too")
-    if "full-long" in trials:
-        longer = trials["full-long"].settings | {"steps": 3 * config.steps}
-        trials["full-long"] = replace(trials["full-long"], settings=longer)
+    if long := trials.get("full-long"):
+        trials["full-long"] = replace(long, settings=long.settings | {"steps": 3 * config.steps})
     return Study("mlm", "masked language model", config, tuple(trials.values()), 1)
 
 
@@ -61,8 +50,7 @@ def fine_tuning_study(
     trials = []
     for trial in pretraining.trials:
         network = {name: value for name, value in trial.settings.items() if name not in settings_of.ANEW}
-        start = {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}
-        trials.append(replace(trial, settings=network | start))
+        trials.append(replace(trial, settings=network | {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}))
     start = trials[0].settings["pretrained"]
     tokenizer = str(Path(start) / TOKENIZER)  # that of all
     anew = {"attention": "full", "pretrained": "", "tokenizer": tokenizer, "embedding_std": first.embedding_std}
@@ -81,7 +69,7 @@ def run_language_studies(
     n_seeds: int,
     is_reduced: bool,
     run: Callable[[Study, Path], list[tuple[str, Run]]] = run_study,
-) -> Results:
+) -> dict[str, dict[str, Any]]:
     """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
 
     ``run`` runs a study in a folder. The result has the summaries of all studies by name.

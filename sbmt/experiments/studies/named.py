@@ -125,15 +125,11 @@ LONG = REDUCED | {"retrieval": FILMS, "retrieval-topics": REDUCED["retrieval"]}
 """The study ``retrieval`` is on pairs of film reviews, where no attention leaves chance, ``retrieval-topics`` on
 generated pairs."""
 
-for name, more in (
-    ("listops", (PENALTY, REFORMER)),
-    ("retrieval", ()),
-    *((name, (PENALTY,)) for name in ("text", "retrieval-topics", "image")),
-    ("pathfinder", (PENALTY, BLACK)),
-):
-    title = TASK_TITLES[LONG[name].task].split(":")[0] + (", topics" if name == "retrieval-topics" else "")
+further = {"listops": (PENALTY, REFORMER), "retrieval": (), "pathfinder": (PENALTY, BLACK)}
+for name, config in LONG.items():
+    title = TASK_TITLES[config.task].split(":")[0] + (", topics" if name == "retrieval-topics" else "")
     equal = replace(RANDOM_EQUAL, title="random mask, SBM's density")
-    _add(name, title, LONG[name], (FULL, LINEAR, SBM, equal, *more), 2)
+    _add(name, title, config, (FULL, LINEAR, SBM, equal, *further.get(name, (PENALTY,))), 2)
 
 # Masks with equal numbers of edges; the page on attention mass says where attention is concentrated, where spread out
 

@@ -76,7 +76,7 @@ class Study:
 
 
 def run_study(
-    study: Study, folder: Path | str, n_workers: int = 1, report: Report | None = None
+    study: Study, folder: Path | str, n_workers: int = 1, report: Report = lambda name, seed, step: None
 ) -> list[tuple[str, Run]]:
     """Trains the unfinished runs, each in a folder ``{trial}-seed{seed}``; interrupted ones are resumed.
 
@@ -84,9 +84,7 @@ def run_study(
     The result has a trial's name and a run for each pair of :meth:`Study.plan`.
     """
     check_sizes(n_workers=n_workers)
-    report = report or (lambda name, seed, step: None)
-    folder = Path(folder)
-    plan = study.plan()
+    folder, plan = Path(folder), study.plan()
     if os.path.lexists(folder / "config.json"):  # whose result would be replaced
         raise SbmtError("a folder with several runs", f"{folder}, a single run or other files", "name another")
     with only_writer(folder):

@@ -154,7 +154,7 @@ def first_call(first: Entry, device: torch.device) -> Summary:
             before = torch.cuda.memory_allocated(device)
             first.seconds()
             return {"peak": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
-        return {"peak": round(peak_of(first.seconds)[1], 1)} if sys.platform == "linux" else {}
+        return {"peak": round(peak_of(first.seconds), 1)} if sys.platform == "linux" else {}
     except Exception as error:  # whatever a contestant raises is its result, and the others continue
         if is_out_of_memory(error):
             return {"missing": "out of memory"}

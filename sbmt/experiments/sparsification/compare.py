@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -15,9 +15,9 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
-from sbmt.experiments.sparsification.masks import CONTROLS
+from sbmt.experiments.sparsification.masks import CONTROLS, Control
+from sbmt.experiments.sparsification.rates import scale_rates
 from sbmt.experiments.tables import Table
-from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import Evaluation, evaluate, inputs
 from sbmt.experiments.training.run import Run, load_run
@@ -26,7 +26,6 @@ from sbmt.sparsification.fit import Heads, MaskQuality, MaskReport, fit_block_mo
 
 BATCH = 16
 TUNED_ON, MEASURED_ON = 2, 8  # batches that other masks are tuned on, and that all masks are measured on
-HALVINGS = 24  # of the interval in which the common factor of fitted rates lies
 FITTED = "fitted"
 KINDS = FITTED, *CONTROLS
 
@@ -52,11 +51,14 @@ def examples(run: Run, split: str, seed: int = 0) -> Iterator[Batch]:
 
 
 def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
-    """The same run with fitted masks in place of full attention, fitted on its training examples, and tested.
+    """A run trained with full attention, with fitted masks in its place, fitted on its training examples, and tested.
 
     ``options`` of the attention replace those of :func:`~sbmt.sparsify`; see also :func:`~sbmt.fit_block_models`.
     """
-    config = fitted_config(run, edges_per_query, **options)
+    if run.config.attention != "full":
+        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
+    settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
+    config = replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
     evaluate(run, 1)  # fails at once if the data are not those of the run
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
@@ -77,14 +79,6 @@ def tuned_run(run: Run, sparse: Run, steps: int, on_step: OnStep | None = None) 
     model = further_trained(run, sparse.model, steps, on_step)
     about = sparse.about | {"sparsified": sparse.about["sparsified"] | {"fine_tune_steps": steps}}
     return tested(replace(sparse, model=model, about=about, seconds=sparse.seconds + time.perf_counter() - start))
-
-
-def fitted_config(run: Run, edges_per_query: float, **options: Any) -> TrainingConfig:
-    """The configuration of :func:`fit_run`; SbmtError unless the run was trained with full attention."""
-    if run.config.attention != "full":
-        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
-    settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
-    return replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
 
 
 def tested(run: Run) -> Run:
@@ -113,16 +107,12 @@ def further_trained(run: Run, model: nn.Module, steps: int, on_step: OnStep | No
 def set_density(model: nn.Module, seen: Sequence[dict[str, Heads]], density: float) -> None:
     """Multiplies all rates of fitted masks by one number, so that on average this share of the pairs are edges."""
     layers = fitted_layers(model)
-    starts = {name: layer.log_start.clone() for name, layer in layers.items()}
-    low, high = -15.0, 15.0
-    with torch.no_grad():
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            found = []
-            for name, layer in layers.items():
-                layer.log_start.copy_(starts[name] + middle)
-                found += [heads[name].attend(layer.eval()).density.mean() for heads in seen]
-            low, high = (middle, high) if torch.stack(found).mean() < density else (low, middle)
+
+    def measure() -> float:
+        found = [heads[name].attend(layer.eval()).density.mean() for name, layer in layers.items() for heads in seen]
+        return float(torch.stack(found).mean())
+
+    scale_rates(layers.values(), measure, density)
 
 
 def compare(
@@ -144,25 +134,34 @@ def compare(
         model = copy.deepcopy(sparse.model)
         tuned_on = [seen_heads(model, inputs(batch)) for batch in islice(examples(run, "train", seed=1), TUNED_ON)]
         measured_on = [inputs(batch) for batch in islice(examples(run, "test"), MEASURED_ON)]
-        if density is not None:
+        if density is None:
+            density = measure_masks(model, measured_on).mean("density")
+        else:
             set_density(model, tuned_on, density)
-        on_kind(FITTED)
-        seen = measure_masks(model, measured_on)
-        scores = evaluate(replace(sparse, model=further_trained(run, model, fine_tune_steps)), n_examples)
-        level = seen.mean("density") if density is None else density
-        found = [Compared(FITTED, seen, scores)]
-        for name, make in CONTROLS.items():
+        found = []
+        for name, masked in masked_networks(model, tuned_on, density, CONTROLS):
             on_kind(name)
-            masks: dict[str, nn.Module] = {
-                x: make([heads[x] for heads in tuned_on], level) for x in fitted_layers(model)
-            }
-            seen = measure_masks(model, measured_on, masks)
-            other = copy.deepcopy(model)
-            for layer, mask in masks.items():
-                other.set_submodule(layer, mask)
-            scores = evaluate(replace(run, model=further_trained(run, other, fine_tune_steps)), n_examples)
+            seen = measure_other(model, masked, measured_on)
+            scores = evaluate(replace(sparse, model=further_trained(run, masked, fine_tune_steps)), n_examples)
             found.append(Compared(name, seen, scores))
         return found
+
+
+def masked_networks(
+    sparse: nn.Module, seen: Sequence[dict[str, Heads]], density: float, others: Mapping[str, Control]
+) -> Iterator[tuple[str, nn.Module]]:
+    """A network with its fitted masks, then with masks of other kinds that are tuned to a density, by name."""
+    yield FITTED, sparse
+    for name, make in others.items():
+        other = copy.deepcopy(sparse)
+        for layer in fitted_layers(sparse):
+            other.set_submodule(layer, make([heads[layer] for heads in seen], density))
+        yield name, other
+
+
+def measure_other(sparse: nn.Module, masked: nn.Module, batches: Iterable[Any]) -> MaskReport:
+    """The quality of the masks in a network from :func:`masked_networks`."""
+    return measure_masks(sparse, batches, {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)})
 
 
 def n_compared(run: Run, n_examples: int | None) -> int:

@@ -3,14 +3,16 @@
 All of them are computed densely, to stay simple.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sbmt.block_model.model import SMALLEST_PROBABILITY
+from sbmt.experiments.sparsification.rates import bisect
 from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.fit import Heads, full_attention
 from sbmt.types import AttentionOutput
@@ -36,18 +38,10 @@ class MaskedAttention(nn.Module):
         super().__init__()
         self.mask = mask
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        query_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        **_: object,
-    ) -> AttentionOutput:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> AttentionOutput:
         """Like any attention of the library, but masks use torch's global generator, and edges are not returned."""
-        heads = Heads(query, key, value, query_mask, key_mask)
+        query_mask = options.get("query_mask")
+        heads = Heads(query, key, value, query_mask, options.get("key_mask"))
         with torch.no_grad():
             is_edge, probability = self.mask(heads)
         real = is_pair(heads)
@@ -58,6 +52,9 @@ class MaskedAttention(nn.Module):
         weights = scores.masked_fill(~is_edge, -torch.inf).softmax(-1).nan_to_num()
         density = is_edge.sum((2, 3)) / real.sum((2, 3)).clamp(min=1)
         return AttentionOutput(zero_padding(weights @ value, query_mask), density, density)
+
+
+Candidate = tuple[MaskedAttention, list[Tensor]]  # with the probabilities of its edges for each of a layer's inputs
 
 
 def is_pair(heads: Heads) -> Bool[Tensor, "batch heads n m"]:
@@ -94,12 +91,15 @@ def per_query(layer: Sequence[Heads], found: Sequence[Float[Tensor, "batch heads
     return total / sum(float(is_pair(heads).any(-1).sum()) for heads in layer)
 
 
-def nearest(found: dict[tuple[int, int], tuple[float, float]], density: float) -> tuple[int, int]:
-    """The settings that cover the most attention among those near the density, or else those nearest to it."""
-    near = {key: seen for key, (here, seen) in found.items() if density / NEAR <= here <= density * NEAR}
-    if near:
-        return max(near, key=lambda key: near[key])
-    return min(found, key=lambda key: abs(found[key][0] - density))
+def best(layer: Sequence[Heads], candidates: Iterable[Candidate], density: float) -> MaskedAttention:
+    """The mask that covers the most attention among those near the density, or else the one nearest to it."""
+    found: list[tuple[MaskedAttention, float, float]] = []
+    for mask, edges in candidates:
+        seen = [full_attention(heads) * edge for heads, edge in zip(layer, edges, strict=True)]
+        found.append((mask, density_of(layer, edges), per_query(layer, seen)))
+    near = [one for one in found if density / NEAR <= one[1] <= density * NEAR]
+    chosen = max(near, key=lambda one: one[2]) if near else min(found, key=lambda one: abs(one[1] - density))
+    return chosen[0]
 
 
 # --- masks that do not depend on tokens ------------------------------------------------------------------------------
@@ -201,15 +201,12 @@ def collision(query: Tensor, key: Tensor, n_bits: int, n_tables: int) -> Float[T
 
 def hashing(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """Locality-sensitive hashing, with the number of bits that covers the most attention."""
-    best: dict[tuple[int, int], tuple[float, float]] = {}
-    directions = [directions_of(heads) for heads in layer]
+    directions, candidates = [directions_of(heads) for heads in layer], []
     for n_bits in BITS:
         once = density_of(layer, [collision(*pair, n_bits, 1) for pair in directions])
         n_tables = min(TABLES, max(1, round(density / once)))
-        found = [collision(*pair, n_bits, n_tables) for pair in directions]
-        seen = [full_attention(heads) * p for heads, p in zip(layer, found, strict=True)]
-        best[n_bits, n_tables] = density_of(layer, found), per_query(layer, seen)
-    return hashed(*nearest(best, density))
+        candidates.append((hashed(n_bits, n_tables), [collision(*pair, n_bits, n_tables) for pair in directions]))
+    return best(layer, candidates, density)
 
 
 # --- k-means ---------------------------------------------------------------------------------------------------------
@@ -229,17 +226,14 @@ def clustered(centroids: Float[Tensor, "heads clusters d"], n_probed: int) -> Ma
 
 def k_means(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """Clusters of keys, with the number of clusters that covers the most attention."""
-    best: dict[tuple[int, int], tuple[float, float]] = {}
-    masks: dict[tuple[int, int], MaskedAttention] = {}
+    candidates = []
     for n_clusters in CLUSTERS:
         centroids = _centroids(layer, n_clusters)
         n_probed = min(n_clusters, max(1, round(density * n_clusters)))
         for probed in {n_probed, max(1, n_probed - 1), min(n_clusters, n_probed + 1)}:
-            mask = masks[n_clusters, probed] = clustered(centroids, probed)
-            edges = [mask.mask(heads)[0].float() for heads in layer]
-            seen = [full_attention(heads) * edge for heads, edge in zip(layer, edges, strict=True)]
-            best[n_clusters, probed] = density_of(layer, edges), per_query(layer, seen)
-    return masks[nearest(best, density)]
+            mask = clustered(centroids, probed)
+            candidates.append((mask, [mask.mask(heads)[0].float() for heads in layer]))
+    return best(layer, candidates, density)
 
 
 def _centroids(layer: Sequence[Heads], n_clusters: int, rounds: int = 20) -> Float[Tensor, "heads clusters d"]:
@@ -277,12 +271,7 @@ def at_rates(edges_per_query: float) -> MaskedAttention:
 def ideal_rates(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """Pairs drawn in proportion to attention, at this density."""
     weights = [full_attention(heads) for heads in layer]
-    low, high = 0.0, 1e6
-    for _ in range(60):
-        middle = (low + high) / 2
-        is_less = density_of(layer, [-torch.expm1(-middle * a) for a in weights]) < density
-        low, high = (middle, high) if is_less else (low, middle)
-    return at_rates(high)
+    return at_rates(bisect(lambda c: density_of(layer, [-torch.expm1(-c * a) for a in weights]), density, 0, 1e6, 60))
 
 
 Control = Callable[[Sequence[Heads], float], MaskedAttention]

@@ -1,6 +1,5 @@
 """Fitted masks for a pretrained Hugging Face Transformers encoder, beside other masks of the same density."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,17 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.data.locate import read_text
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
-from sbmt.experiments.sparsification.compare import Bar, Found
+from sbmt.experiments.sparsification.compare import FITTED as FITTED
+from sbmt.experiments.sparsification.compare import Bar, Found, masked_networks, measure_other
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.sparsification.masks import CONTROLS, Control, window_and_ends
 from sbmt.experiments.tables import Table
 from sbmt.layers import SBMAttention
-from sbmt.sparsification.convert import fitted_layers, sparsify
+from sbmt.sparsification.convert import sparsify
 from sbmt.sparsification.fit import fit_block_models, measure_masks, seen_heads
 from sbmt.sparsification.huggingface import attention_modules
 
-FULL, FITTED = "full attention", "fitted"
+FULL = "full attention"
 OTHERS = {name: CONTROLS[name] for name in ("random", "window")}
 OTHERS |= {"window and both ends": window_and_ends}
 OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}
@@ -120,15 +120,9 @@ def with_masks(
     Without a density it is that of fitted masks on ``tuned_on``, the batches that the others are tuned on.
     """
     yield FULL, model
-    yield FITTED, sparse
     if density is None:
         density = measure_masks(sparse, tuned_on).mean("density")
-    seen = [seen_heads(sparse, batch) for batch in tuned_on]
-    for name, make in others.items():
-        other = copy.deepcopy(sparse)
-        for layer in fitted_layers(sparse):
-            other.set_submodule(layer, make([heads[layer] for heads in seen], density))
-        yield name, other
+    yield from masked_networks(sparse, [seen_heads(sparse, batch) for batch in tuned_on], density, others)
 
 
 def compare_encoder(
@@ -150,8 +144,7 @@ def compare_encoder(
         if name == FULL:
             wanted = embedded
             continue
-        masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
-        quality = measure_masks(sparse, tuned_on, masks)
+        quality = measure_other(sparse, masked, tuned_on)
         cosine = (embedded * wanted).sum(-1).double()
         seen = {measure: quality.mean(measure) for measure in ("density", "attention_mass", "effective_keys")}
         error = float(cosine.std() / len(cosine) ** 0.5)

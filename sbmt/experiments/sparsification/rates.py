@@ -7,12 +7,13 @@ import torch
 from sbmt.layers import SBMAttention
 
 
-def bisect(value_at: Callable[[float], float], wanted: float, low: float, high: float, n_steps: int = 20) -> None:
-    """Calls a function that rises from ``low`` to ``high``, the last time where it reaches the value wanted."""
+def bisect(value_at: Callable[[float], float], wanted: float, low: float, high: float, n_steps: int = 20) -> float:
+    """Where a function that rises from ``low`` to ``high`` has the value wanted; it is called there last."""
     for _ in range(n_steps):
         middle = (low + high) / 2
         low, high = (middle, high) if value_at(middle) < wanted else (low, middle)
-    value_at((low + high) / 2)
+    value_at(high)
+    return high
 
 
 @torch.no_grad()

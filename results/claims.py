@@ -13,15 +13,6 @@ from typing import Any
 from results.lookup import ROOT, load
 from sbmt.experiments.tables import LEFT_OUT
 
-GROUPS = {
-    "conclusion": ("Wrong conclusions", "*refuted*, or *corrected*: true only in another form"),
-    "proof": ("Wrong arguments", "the claim may hold, but not for the reason given"),
-    "open": ("Open at full size", "only runs at full size can settle the question"),
-    "reproduced": ("What holds", "our results agree"),
-    "slip": ("Slips", "errors on which nothing depends"),
-}
-"""The parts of the errata page: a heading and what the part contains."""
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -43,7 +34,10 @@ class Claim:
         return self.verdict if self.verdict in GROUPS and self.grade != "slip" else self.grade
 
 
-CLAIMS = [Claim(**row) for row in tomllib.loads((ROOT / "results" / "errata.toml").read_text("utf-8"))["claim"]]
+_ERRATA = tomllib.loads((ROOT / "results" / "errata.toml").read_text("utf-8"))
+CLAIMS = [Claim(**row) for row in _ERRATA["claim"]]
+GROUPS: dict[str, tuple[str, str]] = {row["name"]: (row["heading"], row["meaning"]) for row in _ERRATA["group"]}
+"""The parts of the errata page: a heading and what the part contains."""
 _QUESTIONS = tomllib.loads((ROOT / "results" / "questions.toml").read_text("utf-8"))
 QUESTIONS: dict[str, dict[str, Any]] = {row["file"]: row for row in _QUESTIONS["result"]}
 """The rows of ``results/questions.toml`` by their result files."""

@@ -90,6 +90,15 @@ def language(no_folders_of_the_user, language_cache, monkeypatch):
     return language_cache
 
 
+@pytest.fixture
+def caches(no_folders_of_the_user, toy_cache, language_cache, monkeypatch, tmp_path):
+    """Makes all small examples those that runs find."""
+    for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        (tmp_path / "cache" / prepared.name).symlink_to(prepared)
+    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="session")
 def tiny_mlm():
     """Makes a configuration of a small pre-training run, with the changes that are named."""

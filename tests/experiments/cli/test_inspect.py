@@ -1,7 +1,6 @@
 """``sbmt inspect`` on small runs on prepared examples."""
 
 import re
-import shutil
 
 import pytest
 
@@ -9,10 +8,8 @@ from sbmt.experiments.training.fit import fit
 
 
 @pytest.fixture
-def make(run, tiny, tiny_glue, toy_cache, language_cache, tmp_path):
+def make(run, caches, tiny, tiny_glue, tmp_path):
     """Trains a run in the folder ``r``."""
-    for cache in (toy_cache, language_cache):
-        shutil.copytree(cache, tmp_path / "cache", dirs_exist_ok=True)
     return lambda task: fit((tiny_glue if task == "sst2" else tiny)(task), tmp_path / "r")
 
 

@@ -54,11 +54,9 @@ def run_in_two(folder, configs):
 
 
 @pytest.mark.slow
-def test_two_processes_are_one(tmp_path, monkeypatch, toy_cache, language_cache, tiny, tiny_mlm, tiny_glue):
+@pytest.mark.usefixtures("caches")
+def test_two_processes_are_one(tmp_path, tiny, tiny_mlm):
     """Also where one of them has no part of the last batch, that of 13 test examples."""
-    for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
-        (tmp_path / prepared.name).symlink_to(prepared)
-    monkeypatch.setenv("SBMT_CACHE", str(tmp_path))
     settings = dict(steps=4, learning_rate=1e-3, dropout=0.0)
     parts = settings | dict(batch_size=12, accumulate=2)
     sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, test_sequences=13, options={"n_clusters": 4})

@@ -16,17 +16,6 @@ from sbmt.experiments.training.run import load_run
 from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
-
-
-@pytest.fixture
-def caches(toy_cache, language_cache, monkeypatch, tmp_path):
-    """Makes all small examples those that runs find."""
-    for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
-        (tmp_path / "cache").mkdir(exist_ok=True)
-        (tmp_path / "cache" / prepared.name).symlink_to(prepared)
-    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
-
-
 pytestmark = pytest.mark.usefixtures("caches")
 
 

@@ -137,11 +137,10 @@ def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
     n_measured = min(_TOKENS_TO_MEASURE, setting.n)
     seen: list[Tensor] = []
-    watch = layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens))
     start = layer.log_start.clone()
     layer.log_start.sub_(20.0)  # hardly an edge, so that reading takes no time
-    model(sample_fresh_values(1, setting.n)[0])
-    watch.remove()
+    with layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens)):
+        model(sample_fresh_values(1, setting.n)[0])
     query, key, _ = seen
 
     def density_at(shift: float) -> float:

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -141,7 +141,7 @@ def compare(
         found = []
         for name, masked in masked_networks(model, tuned_on, density, CONTROLS):
             on_kind(name)
-            seen = measure_other(model, masked, measured_on)
+            seen = measure_masks(model, measured_on, {x: masked.get_submodule(x) for x in fitted_layers(model)})
             scores = evaluate(replace(sparse, model=further_trained(run, masked, fine_tune_steps)), n_examples)
             found.append(Compared(name, seen, scores))
         return found
@@ -157,11 +157,6 @@ def masked_networks(
         for layer in fitted_layers(sparse):
             other.set_submodule(layer, make([heads[layer] for heads in seen], density))
         yield name, other
-
-
-def measure_other(sparse: nn.Module, masked: nn.Module, batches: Iterable[Any]) -> MaskReport:
-    """The quality of the masks in a network from :func:`masked_networks`."""
-    return measure_masks(sparse, batches, {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)})
 
 
 def n_compared(run: Run, n_examples: int | None) -> int:

@@ -40,8 +40,7 @@ class MaskedAttention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> AttentionOutput:
         """Like any attention of the library, but masks use torch's global generator, and edges are not returned."""
-        query_mask = options.get("query_mask")
-        heads = Heads(query, key, value, query_mask, options.get("key_mask"))
+        heads = Heads(query, key, value, options.get("query_mask"), options.get("key_mask"))
         with torch.no_grad():
             is_edge, probability = self.mask(heads)
         real = is_pair(heads)
@@ -51,7 +50,7 @@ class MaskedAttention(nn.Module):
         is_edge = is_edge & real
         weights = scores.masked_fill(~is_edge, -torch.inf).softmax(-1).nan_to_num()
         density = is_edge.sum((2, 3)) / real.sum((2, 3)).clamp(min=1)
-        return AttentionOutput(zero_padding(weights @ value, query_mask), density, density)
+        return AttentionOutput(zero_padding(weights @ value, heads.query_mask), density, density)
 
 
 Candidate = tuple[MaskedAttention, list[Tensor]]  # with the probabilities of its edges for each of a layer's inputs
@@ -59,20 +58,13 @@ Candidate = tuple[MaskedAttention, list[Tensor]]  # with the probabilities of it
 
 def is_pair(heads: Heads) -> Bool[Tensor, "batch heads n m"]:
     """The pairs of real tokens."""
-    batch, n_heads, n_queries, _ = heads.query.shape
-    pairs = torch.ones(batch, n_heads, n_queries, heads.key.shape[2], dtype=torch.bool, device=heads.query.device)
-    if heads.query_mask is not None:
-        pairs &= heads.query_mask[:, None, :, None]
-    if heads.key_mask is not None:
-        pairs &= heads.key_mask[:, None, None, :]
-    return pairs
+    queries, keys = (torch.ones_like(x[..., :1]) for x in (heads.query, heads.key))
+    return (zero_padding(queries, heads.query_mask) @ zero_padding(keys, heads.key_mask).mT).bool()
 
 
 def n_keys(heads: Heads) -> Float[Tensor, "batch 1 1 1"]:
-    """The number of real keys of each example."""
-    if heads.key_mask is None:
-        return torch.full((heads.key.shape[0], 1, 1, 1), float(heads.key.shape[2]))
-    return heads.key_mask.sum(1).clamp(min=1).float()[:, None, None, None]
+    """The number of real keys of each example, at least 1."""
+    return is_pair(heads)[:, :1].any(2, keepdim=True).sum(-1, keepdim=True).clamp(min=1).float()
 
 
 def drawn(probability: Float[Tensor, "batch heads n m"]) -> Mask:
@@ -187,8 +179,7 @@ def directions_of(heads: Heads) -> tuple[Tensor, Tensor]:
     """Unit vectors whose angles order the keys of a query as their scores do."""
     key = zero_padding(heads.key, heads.key_mask)
     key = zero_padding(key - key.sum(2, keepdim=True) / n_keys(heads), heads.key_mask)
-    longest = key.norm(dim=-1).amax(-1)[..., None, None].clamp(min=1e-12)
-    key = key / longest
+    key = key / key.norm(dim=-1).amax(-1)[..., None, None].clamp(min=1e-12)
     rest = (1 - key.square().sum(-1, keepdim=True)).clamp(min=0).sqrt()
     return nn.functional.normalize(nn.functional.pad(heads.query, (0, 1)), dim=-1), torch.cat([key, rest], -1)
 

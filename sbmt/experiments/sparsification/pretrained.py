@@ -13,12 +13,12 @@ from sbmt.experiments.data.locate import read_text
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.sparsification.compare import FITTED as FITTED
-from sbmt.experiments.sparsification.compare import Bar, Found, masked_networks, measure_other
+from sbmt.experiments.sparsification.compare import Bar, Found, masked_networks
 from sbmt.experiments.sparsification.fine_tuning import fine_tune
 from sbmt.experiments.sparsification.masks import CONTROLS, Control, window_and_ends
 from sbmt.experiments.tables import Table
 from sbmt.layers import SBMAttention
-from sbmt.sparsification.convert import sparsify
+from sbmt.sparsification.convert import fitted_layers, sparsify
 from sbmt.sparsification.fit import fit_block_models, measure_masks, seen_heads
 from sbmt.sparsification.huggingface import attention_modules
 
@@ -144,7 +144,7 @@ def compare_encoder(
         if name == FULL:
             wanted = embedded
             continue
-        quality = measure_other(sparse, masked, tuned_on)
+        quality = measure_masks(sparse, tuned_on, {x: masked.get_submodule(x) for x in fitted_layers(sparse)})
         cosine = (embedded * wanted).sum(-1).double()
         seen = {measure: quality.mean(measure) for measure in ("density", "attention_mass", "effective_keys")}
         error = float(cosine.std() / len(cosine) ** 0.5)
@@ -168,8 +168,7 @@ def sparsify_encoder(
     torch.manual_seed(0)
     sparse = sparsify(model, **options)
     fit_block_models(sparse, fitted_on, steps=steps, n_measured=1, on_step=bar("fit", steps))
-    advance = bar("masks of other kinds", len(OTHERS) + 1)
-    rows = compare_encoder(model, sparse, tuned_on, asked, advance)
+    rows = compare_encoder(model, sparse, tuned_on, asked, bar("masks of other kinds", len(OTHERS) + 1))
     numbers = [(row["density"], row["attention_mass"], row["cosine"], row["cosine_error"]) for row in rows]
     cells = [(f"{d:.1%}", f"{mass:.3f}", f"{c:.3f} ± {error:.3f}") for d, mass, c, error in numbers]
     kinds = tuple((row["kind"], *cell) for row, cell in zip(rows, cells, strict=True))

@@ -3,8 +3,8 @@
 ``python results/measure/gpu.py`` runs a layer of the preset *fitted* (c = 16, 8 heads of 64, bfloat16, one sequence)
 with every Triton kernel replaced by a note that it was launched, which works since no shape depends on what is drawn.
 It counts launches, synchronisations with the device, and the bytes of the tensors that operations read and write, each
-once, and builds every kernel for compute capabilities 8.0 and 9.0, also in causal order with masks, for registers and
-spills.
+once, with launches also for other settings, and builds every kernel for compute capabilities 8.0 and 9.0, also in
+causal order with padding, for registers and spills.
 """
 
 import re
@@ -15,13 +15,23 @@ from unittest import mock
 import torch
 import triton
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 from triton.backends.compiler import GPUTarget
 
 from results.measure.common import run, write
 from sbmt import build_attention
 
 LENGTHS, HEADS, WIDTH, EDGES, EXTRA = (4096, 16384, 65536), 8, 64, 17, 8  # edges a query: c and itself; extra keys
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "padding": {"has_masks": True},
+    "causal": {"causal": True},
+    "causal with padding": {"causal": True, "has_masks": True},
+    "window": {"window": 8},
+    "without self-loops": {"self_loops": False},
+    "bfloat16 parameters": {"dtype": torch.bfloat16},
+    "all of these": {"causal": True, "has_masks": True, "window": 8, "dtype": torch.bfloat16},
+}
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1"}
 TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
 FREE = ("empty", "new_empty", "detach", "_unsafe_view", "alias", "lift", "promote_types", "scalar_tensor", "zero_")
@@ -34,8 +44,8 @@ class Count(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.launches = self.questions = self.bytes = 0
-        self.kernels: list[tuple[Any, dict[str, Any], dict[tuple[int], Any], dict[str, int]]] = []
+        self.launches = self.questions = self.bytes = self.forward = 0
+        self.kernels: list[tuple[Any, tuple[Any, ...], dict[str, int]]] = []
 
     def launch(self, given: Any) -> None:
         """Counts one launch that reads or writes each of these tensors once."""
@@ -50,34 +60,42 @@ class Count(TorchDispatchMode):
         return out
 
     def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: int) -> None:
-        """The function that Triton calls to launch a kernel; types and constants are kept, for building."""
-        fixed = {place: x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
-        given = ("constexpr" if place in fixed else typed(x) for place, x in enumerate(args))
-        signature = dict(zip(kernel.arg_names, given, strict=True))
-        self.kernels.append((kernel, signature, {(place,): x for place, x in fixed.items()}, options))
+        """The function that Triton calls to launch a kernel; for building, it is kept without its tensors."""
+        types = tree_map(lambda x: x.dtype if isinstance(x, torch.Tensor) else x, args)
+        self.kernels.append((kernel, types, options))
         self.launch(args)
 
 
-def run_once(n: int, is_training: bool, **settings: Any) -> Count:
+def run_once(
+    n: int, is_training: bool, has_masks: bool = False, dtype: torch.dtype = torch.float32, **settings: Any
+) -> Count:
     """A forward pass of one layer, or a step of it, whose gradients come from the rest of a model."""
-    key_mask = torch.ones(1, n, dtype=torch.bool) if settings.get("causal") else None
-    layer = build_attention("sbm", preset="fitted", d_head=WIDTH, n_heads=HEADS, **settings).train(is_training)
-    layer.log_start.fill_(-1.0)
+    masks = [torch.ones(1, n, dtype=torch.bool) if has_masks else None for _ in range(2)]
+    layer: Any = build_attention("sbm", preset="fitted", d_head=WIDTH, n_heads=HEADS, **settings)
+    layer.to(dtype).train(is_training).log_start.fill_(-1.0)
     tokens = [torch.randn(1, HEADS, n, WIDTH, dtype=torch.bfloat16, requires_grad=is_training) for _ in range(3)]
     gradients, counter = [torch.randn_like(tokens[0]), torch.ones(())], Count()
     places = {"layers.sbm.has_kernels_for": True, "layers.functional.has_kernels_for": True}
     for place, answer in (places | {"block_model.crossed.can_run_on": False}).items():
         mock.patch(f"sbmt.{place}", return_value=answer).start()
     mock.patch("sbmt.block_model.crossed.in_range", lambda name, x, upper: x).start()
-    mock.patch("triton.JITFunction.run", lambda *args, **options: counter.run(*args, **options)).start()
+    mock.patch.object(type(triton.jit(typed)), "run", lambda *args, **options: counter.run(*args, **options)).start()
     try:
         with torch.set_grad_enabled(is_training), counter:
-            found = layer(*tokens, key_mask=key_mask)
+            found = layer(*tokens, query_mask=masks[0], key_mask=masks[1])
+            counter.forward = counter.launches
             if is_training:
                 torch.autograd.backward([found.values, found.auxiliary_loss], gradients)
     finally:
         mock.patch.stopall()
     return counter
+
+
+def count_case(**settings: Any) -> dict[str, int]:
+    """The launches of a step's forward and backward pass, and its synchronisations with the device."""
+    counter = run_once(256, True, **settings)
+    passes = {"forward": counter.forward, "backward": counter.launches - counter.forward}
+    return passes | {"questions": counter.questions}
 
 
 def count(n: int, is_training: bool) -> dict[str, float]:
@@ -95,15 +113,18 @@ def typed(given: Any) -> Any:
     """The types of a kernel's arguments, as Triton names them."""
     if isinstance(given, tuple):
         return type(given)(*map(typed, given))
-    if isinstance(given, torch.Tensor):
-        return TYPES[given.dtype]
+    if isinstance(given, torch.dtype):
+        return TYPES[given]
     return "fp32" if isinstance(given, float) else "i32"
 
 
 def build(capability: int, **settings: Any) -> dict[str, dict[str, int]]:
     """Registers of a thread, spilled bytes, and shared memory of a program, of all kernels of a step."""
     found: dict[str, dict[str, int]] = {}
-    for kernel, signature, constants, options in run_once(4096, True, **settings).kernels:
+    for kernel, args, options in run_once(4096, True, **settings).kernels:
+        constants = {(place,): x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
+        types = ("constexpr" if (place,) in constants else typed(x) for place, x in enumerate(args))
+        signature = dict(zip(kernel.arg_names, types, strict=True))
         source, target = triton.compiler.ASTSource(kernel, signature, constants), GPUTarget("cuda", capability, 32)
         built = triton.compile(source, target=target, options=options)
         [name] = re.findall(r"\.target (\w+)", built.asm["ptx"])
@@ -118,8 +139,10 @@ def build(capability: int, **settings: Any) -> dict[str, dict[str, int]]:
 def main() -> None:
     """Counts and builds."""
     counts = {way: {str(n): count(n, way == "step") for n in LENGTHS} for way in ("forward", "step")}
-    built = {"80": build(80), "90": build(90), "90, causal with masks": build(90, causal=True)}
-    write("gpu/counted", {"counted": counts, "built": built})
+    cases = {name: count_case(**settings) for name, settings in CASES.items()}
+    last = "causal with padding"
+    built = {"80": build(80), "90": build(90), f"90, {last}": build(90, **CASES[last])}
+    write("gpu/counted", {"counted": counts, "cases": cases, "built": built})
 
 
 if __name__ == "__main__":

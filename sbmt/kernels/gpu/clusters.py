@@ -22,6 +22,7 @@ class Members(NamedTuple):
     starts: Tensor  # int32 (graphs, clusters), where a cluster starts in the next two
     keys: Tensor  # int32 (graphs, 4 · groups · n_keys)
     until: Tensor  # the sum of a cluster's memberships up to each of its keys
+    n_real: Tensor  # int32 (graphs, n_keys), real keys up to each; anything if all are real
 
 
 @triton.jit
@@ -49,7 +50,7 @@ def _in_clusters(
 
 @triton.jit
 def _sort_kernel(
-    part, weight, number, mass, starts, keys, until, n_keys, n_groups, key_mask, n_heads,
+    part, weight, number, mass, starts, keys, until, n_real, n_keys, n_groups, key_mask, n_heads,
     HAS_MASK: tl.constexpr, PLACE: tl.constexpr, SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Counts a chunk's keys by cluster; or places them, once counts are running sums."""
@@ -61,7 +62,11 @@ def _sort_kernel(
     n_columns = n_groups * n_clusters + 1
     row = (graph * (n_chunks + 1) + chunk) * n_columns
     before = row + group * n_clusters + cluster
+    are_counted = are_real(key_mask, graph // n_heads, key, key < n_keys, HAS_MASK).to(tl.int32)
     if PLACE:
+        if HAS_MASK & (tl.program_id(2) == 0):
+            up_to = tl.load(number + row + n_columns - 1).to(tl.int32) + tl.cumsum(are_counted, 0)
+            tl.store(n_real + graph * n_keys + key, up_to, key < n_keys)
         totals = number + (graph * (n_chunks + 1) + n_chunks) * n_columns + group * n_clusters
         start = 4 * group * n_keys  # slots of earlier groups, which have at most four for each key
         for other in range(0, first, BLOCK):
@@ -77,8 +82,7 @@ def _sort_kernel(
         tl.store(number + before + n_columns, tl.sum(is_in.to(tl.int32), 0)[None, :], inside)
         tl.store(mass + before + n_columns, tl.sum(share, 0)[None, :], inside)
         if tl.program_id(2) == 0:
-            n_real = tl.sum(are_real(key_mask, graph // n_heads, key, key < n_keys, HAS_MASK).to(tl.int32), 0)
-            tl.store(number + row + 2 * n_columns - 1, n_real)
+            tl.store(number + row + 2 * n_columns - 1, tl.sum(are_counted, 0))
             tl.store(mass + row + 2 * n_columns - 1, 0.0)
 
 
@@ -115,10 +119,11 @@ def list_members(part: Tensor, weight: Tensor, size: int, key_mask: Tensor | Non
     starts = part.new_empty(batch * heads, n_clusters, dtype=torch.int32)
     keys = starts.new_empty(batch * heads, n_chosen * n)
     until = weight.new_empty(keys.shape)
+    n_real = starts if key_mask is None else starts.new_empty(batch * heads, n)
     grid = n_chunks, batch * heads, n_groups * triton.cdiv(size**2, block)
-    given, sizes = (part, weight, number, mass, starts, keys, until, n, n_groups), (size, CHUNK, block)
+    given, sizes = (part, weight, number, mass, starts, keys, until, n_real, n, n_groups), (size, CHUNK, block)
     masked = strided_mask(key_mask, part), heads, key_mask is not None
     _sort_kernel[grid](*given, *masked, False, *sizes, num_warps=8)
     add_up(counts.flatten(0, 1))
     _sort_kernel[grid](*given, *masked, True, *sizes, num_warps=8)
-    return Members(number, mass, starts, keys, until)
+    return Members(number, mass, starts, keys, until, n_real)

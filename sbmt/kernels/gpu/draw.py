@@ -174,28 +174,15 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
 
 
 @triton.jit
-def _first_above(values, x, low, high, STEPS: tl.constexpr, apart=1):
+def _first_above(values, x, low, high, STEPS: tl.constexpr):
     """The place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
     for _ in range(STEPS):
         middle = (low + high) // 2
         is_open = low < high
-        is_later = is_open & (tl.load(values + middle * apart, is_open, 0) <= x)
+        is_later = is_open & (tl.load(values + middle, is_open, 0) <= x)
         high = tl.where(is_open & ~is_later, middle, high)
         low = tl.where(is_later, middle + 1, low)
     return low
-
-
-@triton.jit
-def _real_key(draw, row, number, s: tl.constexpr):
-    """The real keys that have as many real ones before them: first their chunks, and then their places in these."""
-    none, columns = number * 0, s.n_groups * s.size * s.size + 1
-    n_chunks = tl.cdiv(draw.n_keys, s.chunk)
-    before = draw.members.n_before + row.graph * (n_chunks + 1) * columns + columns - 1
-    chunk = _first_above(before, number, none + 1, none + n_chunks, s.steps, columns) - 1
-    keys = chunk[:, None] * s.chunk + tl.arange(0, s.chunk)[None, :]
-    are_counted = are_real(draw.key_mask, row.example, keys, keys < draw.n_keys, True).to(tl.int32)
-    left = number - tl.load(before + chunk * columns).to(tl.int32)
-    return chunk * s.chunk + tl.sum((tl.cumsum(are_counted, 1) <= left[:, None]).to(tl.int32), 1)
 
 
 @triton.jit
@@ -222,7 +209,9 @@ def _points(draw, row, t, s: tl.constexpr):
     if draw.extra > 0:
         anywhere = tl.minimum((_uniform(w3) * row.n_real).to(tl.int32), row.n_real - 1)
         if s.has_key_mask:
-            anywhere = _real_key(draw, row, anywhere, s)
+            none = t * 0
+            n_real = draw.members.n_real + row.graph * draw.n_keys
+            anywhere = _first_above(n_real, anywhere, none, none + draw.n_keys, s.steps)
         is_spread = ~is_drawn & (t < row.n_points)
         keys = tl.where(is_spread, anywhere, keys)
         is_valid |= is_spread

@@ -23,23 +23,28 @@ def infer_by_kernels(layer: Any, query: Tensor, key: Tensor, masks: Any, start: 
 
 @not_compiled
 def attend_and_draw(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    model: CrossedModel,
-    settings: Any,
-    generator: torch.Generator | None,
+    query: Tensor, key: Tensor, value: Tensor, model: Any, settings: Any, generator: torch.Generator | None,
     first_example: int,
-) -> AttentionOutput:
-    """:func:`~sbmt.layers.functional.attend_through` for fitted masks, without synchronising with the device.
+) -> AttentionOutput | None:  # fmt: skip
+    """:func:`~sbmt.layers.functional.attend_through` by kernels, or None for settings that they do not serve.
 
-    Cost: O(n k + edges (d + √k)); memory O(n (d + √k)). The edges are those of ``sampler="exact"`` on a GPU.
+    Cost: O(n k + edges (d + √k)) for fitted masks, whose memory is O(n (d + √k)), and O(n² (d + k)) for the paper's,
+    whose memory is O(n (d + k)). The edges are those of ``sampler="exact"`` on a GPU, or follow the law of Algorithm 1.
     """
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare
+    from sbmt.kernels.gpu.pairs import attend_pairs, can_attend
 
-    rates, weight = model.part_rates, model.factors[4]
+    tokens, is_plain = (query, key, value), settings.backend in ("auto", "gpu") and not settings.dropout
+    is_fitted = isinstance(model, CrossedModel) and settings.learning == "likelihood" and settings.sampler == "exact"
+    is_paper = settings.learning == "straight_through" and settings.sampler in ("exact", "fastrg")
+    is_paper = is_paper and not settings.reweight and can_attend(tokens, model) and model.has_closed_density
+    if not is_plain or settings.is_dense or not (is_fitted or is_paper):
+        return None
     rest = draw_seed(generator, query.device), first_example, settings.exploration, reach_of(settings.window)
+    if is_paper:
+        return AttentionOutput(*attend_pairs(tokens, model, settings, *rest), model.expected_density())
+    rates, weight = model.part_rates, model.factors[4]
     draw, sizes = prepare(rates, model.part_blocks, model.key_part, weight, model.masks, *rest)
     smallest = SMALLEST_PROBABILITY if settings.reweight else 1.0
     fit = smallest, settings.edges_per_query, torch.is_grad_enabled()

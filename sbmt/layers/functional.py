@@ -122,11 +122,10 @@ def attend_through(
         do = "use attention='full', which does not sample"
         raise SbmtError("learning='likelihood' for is_dense", f"learning={learning!r}", do)
     first_example = number_examples(first_example, query.shape[0])
-    is_fitted = learning == "likelihood" and sampler == "exact" and backend in ("auto", "gpu")
-    is_crossed = isinstance(block_model, CrossedModel) and has_kernels_for(block_model.part_blocks)
-    if is_fitted and is_crossed and not (dropout or is_dense or return_edges):
-        assert isinstance(block_model, CrossedModel)
-        return attend_and_draw(query, key, value, block_model, settings, generator, first_example)
+    blocks = block_model.part_blocks if isinstance(block_model, CrossedModel) else block_model.block_matrix
+    if has_kernels_for(blocks) and not return_edges:
+        if (found := attend_and_draw(query, key, value, block_model, settings, generator, first_example)) is not None:
+            return found
     seed, link = draw_seed(generator), block_model.link
     if is_dense:
         edges = all_pairs(block_model.shape, *block_model.masks, device=query.device)

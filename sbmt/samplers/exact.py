@@ -22,12 +22,13 @@ def sample_exact(
 ) -> EdgeList:
     r"""Every pair of real tokens is an edge with its probability, independently of all others.
 
-    A window is added as by :meth:`EdgeList.with_window`. Compiled loops draw the edges on the CPU, elsewhere
-    :func:`sample_with_torch`: the law is the same, but one seed gives different edges.
+    A window is added as by :meth:`EdgeList.with_window`. Compiled loops draw the edges on the CPU, kernels on a GPU,
+    and else :func:`sample_with_torch`: the law is the same, but one seed gives different edges.
 
-    Cost: O(n k²) for the rates, and time in proportion to the number of edges.
+    Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k), unless crossed.
     """
-    if isinstance(block_model, CrossedModel) and has_kernels_for(block_model.part_blocks):
+    blocks = block_model.part_blocks if isinstance(block_model, CrossedModel) else block_model.block_matrix
+    if has_kernels_for(blocks):
         return _sample_on_gpu(block_model, exploration, seed, first_example, reach_of(window))
     if not can_run_on(block_model.device):
         edges = sample_with_torch(block_model, exploration, seed, first_example)
@@ -44,13 +45,17 @@ def sample_exact(
 
 
 @not_compiled
-def _sample_on_gpu(model: CrossedModel, exploration: float, seed: int, first_example: int, reach: int) -> EdgeList:
+def _sample_on_gpu(model: BlockModel, exploration: float, seed: int, first_example: int, reach: int) -> EdgeList:
     """The edges of :func:`sbmt.layers.drawn.attend_and_draw`."""
     from sbmt.kernels.gpu.draw import list_edges, prepare
+    from sbmt.kernels.gpu.pairs import list_pairs
 
-    at = torch.tensor(seed, device=model.device)
-    given = model.part_rates, model.part_blocks, model.key_part, model.factors[4], model.masks
-    row_ptr, keys = list_edges(*prepare(*given, at, first_example, exploration, reach))
+    rest = torch.tensor(seed, device=model.device), first_example, exploration, reach
+    if isinstance(model, CrossedModel):
+        given = model.part_rates, model.part_blocks, model.key_part, model.factors[4], model.masks
+        row_ptr, keys = list_edges(*prepare(*given, *rest))
+    else:
+        row_ptr, keys = list_pairs(model, model.link == "poisson", *rest)
     return EdgeList(row_ptr, keys, model.shape, *model.masks)
 
 

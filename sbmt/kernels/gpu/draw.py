@@ -86,12 +86,14 @@ class Sizes(NamedTuple):
 
 
 @triton.jit
-def _uniform(word):
+def uniform(word):
+    """A number in (0, 1), float32."""
     return tl.minimum((word.to(tl.float32) + 0.5) / 4294967296.0, 0.99999994)
 
 
 @triton.jit
-def _words(draw, example, head, query, purpose, block):
+def random_words(draw, example, head, query, purpose, block):
+    """Those of :func:`sbmt.counter_rng.random_blocks`."""
     here = block * 0  # so that all words of the counter have one shape
     example = (example + draw.first_example).to(tl.uint32) + here.to(tl.uint32)
     query, head = query + here, (head + purpose).to(tl.int32) + here
@@ -104,7 +106,7 @@ def _poisson(mean, draw, example, head, query, half: tl.constexpr):
     left, number, block = mean.to(tl.float64), 0, 0
     while left > 0:
         some = tl.minimum(left, 500.0)
-        w0, w1, w2, w3 = _words(draw, example, head, query, COUNT, tl.to_tensor(block))
+        w0, w1, w2, w3 = random_words(draw, example, head, query, COUNT, tl.to_tensor(block))
         upper, lower = (w0, w1) if half == 0 else (w2, w3)
         u = (upper.to(tl.float64) * 4294967296.0 + lower.to(tl.float64) + 0.5) / 18446744073709551616.0
         term = tl.exp(-some)
@@ -188,26 +190,26 @@ def _first_above(values, x, low, high, STEPS: tl.constexpr):
 @triton.jit
 def _points(draw, row, t, s: tl.constexpr):
     """The keys that points t land on: a first part, with it a second one, and then a key in both."""
-    w0, w1, w2, w3 = _words(draw, row.example, row.head, row.query, CANDIDATE, t)
-    ga = tl.sum((row.ends[None, :] <= (_uniform(w0) * row.total)[:, None]).to(tl.int32), 1)
+    w0, w1, w2, w3 = random_words(draw, row.example, row.head, row.query, CANDIDATE, t)
+    ga = tl.sum((row.ends[None, :] <= (uniform(w0) * row.total)[:, None]).to(tl.int32), 1)
     ga = tl.minimum(ga, s.n_groups * s.size - 1)
     b = tl.arange(0, s.columns)[None, :]
     cluster = row.table + ga * s.size
     mass = tl.load(draw.members.mass + cluster[:, None] + b, b < s.size, 0.0)
     second = row.at * (2 * s.n_groups * s.size) + (2 * (ga // s.size) + 1) * s.size
     shares = tl.cumsum(tl.load(draw.rates + second[:, None] + b, b < s.size, 0.0) * mass, 1)
-    place = _uniform(w1) * tl.max(shares, 1)
+    place = uniform(w1) * tl.max(shares, 1)
     b = tl.minimum(tl.sum((shares <= place[:, None]).to(tl.int32), 1), s.size - 1)
     start = tl.load(draw.members.starts + row.graph * (s.n_groups * s.size * s.size) + ga * s.size + b)
     number = tl.load(draw.members.n_before + cluster + b).to(tl.int32)
-    place = _uniform(w2) * tl.load(draw.members.mass + cluster + b)
+    place = uniform(w2) * tl.load(draw.members.mass + cluster + b)
     first = row.graph * (4 * s.n_groups) * draw.n_keys
     slot = _first_above(draw.members.until + first, place, start, start + number, s.steps)
     is_drawn = t < row.n_drawn
     is_valid = is_drawn & (number > 0)  # rounding alone leads to a cluster without keys
     keys = tl.load(draw.members.keys + first + tl.minimum(slot, start + number - 1), is_valid, 0)
     if draw.extra > 0:
-        anywhere = tl.minimum((_uniform(w3) * row.n_real).to(tl.int32), row.n_real - 1)
+        anywhere = tl.minimum((uniform(w3) * row.n_real).to(tl.int32), row.n_real - 1)
         if s.has_key_mask:
             none = t * 0
             n_real = draw.members.n_real + row.graph * draw.n_keys
@@ -262,9 +264,9 @@ def visit_tile(draw, row, q, s: tl.constexpr, TILE: tl.constexpr):
     else:
         is_edge = is_edge & ~is_near & (drawn_with > 0)
         if q < row.first_point:
-            w0, w1, w2, w3 = _words(draw, row.example, row.head, row.query, CELL, keys // 4)
+            w0, w1, w2, w3 = random_words(draw, row.example, row.head, row.query, CELL, keys // 4)
             even, odd = tl.where(keys % 4 == 0, w0, w2), tl.where(keys % 4 == 1, w1, w3)
-            is_edge = is_edge & (_uniform(tl.where(keys % 2 == 0, even, odd)) < drawn_with)
+            is_edge = is_edge & (uniform(tl.where(keys % 2 == 0, even, odd)) < drawn_with)
     return keys, is_edge, rate, drawn_with, is_own
 
 

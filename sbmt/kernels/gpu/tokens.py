@@ -38,7 +38,8 @@ def tile(matrix, rows, is_row, n_columns, COLUMNS: tl.constexpr):
 @triton.jit
 def product(x, y):
     """A matrix product on tensor cores, about as precise as float32; no dimension may be less than 16."""
-    return tl.dot(x, y, input_precision="tf32x3", out_dtype=x.dtype)
+    real: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
+    return tl.dot(x, y, input_precision="tf32x3", out_dtype=real)
 
 
 class Mask(NamedTuple):

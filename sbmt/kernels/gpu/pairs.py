@@ -1,0 +1,265 @@
+"""The paper's masks: tiles of queries by keys draw their edges, attend along them, and draw them again backward.
+
+A tile's rates are a matrix product, as its scores are, so time does not depend on the density; memory is linear in n.
+The plain twins are :func:`sbmt.samplers.bernoulli.sample_bernoulli` and :func:`sbmt.attention.dense.attend_dense`.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sbmt.graph.masks import share_of_pairs
+from sbmt.kernels.gpu.attend import Inputs
+from sbmt.kernels.gpu.draw import CELL, Draw, edge_probability, random_words, uniform
+from sbmt.kernels.gpu.tokens import both_masks, product, rows_of, strided, tile
+
+TILE = 32  # queries, keys, or clusters at a time; the same in all kernels, so that rounding is the same
+WIDEST = 128  # of memberships, queries, keys and values, whose gradients a program holds in registers
+BUILD = {"num_warps": 4, "num_stages": 1}
+
+
+class Sizes(NamedTuple):
+    """The constants for which kernels are compiled; beside a width is a power of two."""
+
+    k: int
+    padded: int
+    d: int
+    width: int
+    d_value: int
+    width_value: int
+    tile: int
+    is_poisson: bool  # whether an edge has probability 1 − e^(−x) instead of min(x, 1)
+    causal: bool
+    masked: bool
+
+
+class Tokens(NamedTuple):
+    """A tile of a graph's queries or keys."""
+
+    example: Any
+    head: Any
+    place: Any
+    at: Any  # among those of all graphs
+    inside: Any  # which exist
+    is_real: Any
+
+
+@triton.jit
+def _load(x, t, N: tl.constexpr, WIDTH: tl.constexpr, first=0):
+    """The rows of real tokens, from column ``first`` on, and zeros elsewhere: ``[tile, WIDTH]``."""
+    c = first + tl.arange(0, WIDTH)[None, :]
+    return tl.load(rows_of(x, t.example, t.head, t.place)[:, None] + c, t.is_real[:, None] & (c < N), 0.0)
+
+
+@triton.jit
+def _store(to, t, x, N: tl.constexpr, WIDTH: tl.constexpr):
+    at, inside = tile(to, t.at, t.inside, N, WIDTH)
+    tl.store(at, x, inside)
+
+
+@triton.jit
+def _enter(draw, inputs, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
+    """A tile's queries, or its keys and values."""
+    n, mask = (draw.n_keys, draw.key_mask) if OF_KEYS else (draw.n_queries, draw.query_mask)
+    graph = tl.program_id(1).to(tl.int64)
+    example, place = graph // draw.n_heads, number * s.tile + tl.arange(0, s.tile)
+    inside = place < n
+    is_real = inside
+    if s.masked:
+        is_real = inside & (tl.load(mask + example * n + place, inside, 0) != 0)
+    t = Tokens(example, graph % draw.n_heads, place, graph * n + place, inside, is_real)
+    return (
+        (t, _load(inputs.key, t, s.d, s.width), _load(inputs.value, t, s.d_value, s.width_value))
+        if OF_KEYS
+        else (t, _load(inputs.query, t, s.d, s.width))
+    )
+
+
+@triton.jit
+def _find_edges(draw, queries, keys, s: tl.constexpr):
+    """Which draw of a tile are edges, and which of them are drawn; the others are certain."""
+    drawn_with = tl.full([s.tile, s.tile], 0.0, draw.rates.start.dtype.element_ty) + draw.extra
+    for first in range(0, s.padded, s.tile):
+        rates = _load(draw.rates, queries, s.k, s.tile, first)
+        drawn_with += product(rates, tl.trans(_load(draw.members, keys, s.k, s.tile, first)))
+    if s.is_poisson:
+        drawn_with = edge_probability(drawn_with)
+    place, block = queries.place[:, None], tl.min(keys.place) // 4 + tl.arange(0, s.tile // 4)[None, :]
+    w0, w1, w2, w3 = random_words(draw, keys.example, keys.head, place, CELL, place * 0 + block)
+    words = tl.reshape(tl.join(tl.join(w0, w2), tl.join(w1, w3)), [s.tile, s.tile])
+    distance = place + draw.offset - keys.place[None, :]
+    is_pair = queries.is_real[:, None] & keys.is_real[None, :]
+    if s.causal:
+        is_pair = is_pair & (distance >= 0)
+    is_near = (distance <= draw.reach) & (-distance <= draw.reach)
+    is_drawn = is_pair & ~is_near & (uniform(words) < drawn_with)
+    return is_drawn | (is_pair & is_near), is_drawn
+
+
+@triton.jit
+def _list_kernel(draw, inputs, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexpr):
+    queries, _ = _enter(draw, inputs, tl.program_id(0), s, False)
+    number = queries.at * 0
+    if FILL:
+        number = tl.load(row_ptr + queries.at, queries.inside, 0)
+    for j in range(tl.cdiv(draw.n_keys, s.tile)):
+        keys, _, _ = _enter(draw, inputs, j, s, True)
+        found = _find_edges(draw, queries, keys, s)[0].to(tl.int32)
+        if FILL:
+            to = number[:, None] + tl.cumsum(found, 1) - 1
+            tl.store(out + to, to * 0 + keys.place[None, :], found > 0)
+        number += tl.sum(found, 1)
+    if not FILL:
+        tl.store(degrees + queries.at, number, queries.inside)
+
+
+@triton.jit
+def _attend_kernel(draw, inputs, out, log_sum, degrees, s: tl.constexpr, HAS_SINK: tl.constexpr):
+    queries, query = _enter(draw, inputs, tl.program_id(0), s, False)
+    real = log_sum.dtype.element_ty
+    most, below = tl.full([s.tile], -float("inf"), real), tl.full([s.tile], 0.0, real)
+    if HAS_SINK:
+        most, below = below + tl.load(inputs.sink + queries.head).to(real), below + 1
+    degree, found = tl.full([s.tile], 0.0, real), tl.full([s.tile, s.width_value], 0.0, real)
+    for j in range(tl.cdiv(draw.n_keys, s.tile)):
+        keys, key, value = _enter(draw, inputs, j, s, True)
+        is_edge, _ = _find_edges(draw, queries, keys, s)
+        scores = tl.where(is_edge, product(query, tl.trans(key)) * inputs.scale, -float("inf"))
+        largest = tl.maximum(most, tl.max(scores, 1))
+        shift = tl.where(largest > -float("inf"), largest, 0.0)
+        weights, scaled = tl.exp(scores - shift[:, None]), tl.exp(most - shift)
+        found = found * scaled[:, None] + product(weights.to(value.dtype), value)
+        below = below * scaled + tl.sum(weights, 1)
+        degree += tl.sum(is_edge.to(tl.int32), 1)
+        most = largest
+    divisor = tl.where(below > 0, below, 1.0)
+    _store(out, queries, found / divisor[:, None], s.d_value, s.width_value)
+    tl.store(log_sum + queries.at, tl.where(below > 0, most + tl.log(divisor), 0.0), queries.inside)
+    tl.store(degrees + queries.at, degree, queries.inside)
+
+
+@triton.jit
+def _backward_kernel(
+    draw, inputs, grad_out, grad_degrees, log_sum, deltas, to_rates, to_score, to_value, s: tl.constexpr,
+    IS_SCORE: tl.constexpr, OF_KEYS: tl.constexpr,
+):  # fmt: skip
+    """Gradients of a tile of queries and their rates, or of keys, values and memberships."""
+    if OF_KEYS:
+        keys, key, value = _enter(draw, inputs, tl.program_id(0), s, True)
+    else:
+        queries, query = _enter(draw, inputs, tl.program_id(0), s, False)
+    real = log_sum.dtype.element_ty
+    of_rates, of_score = tl.full([s.tile, s.padded], 0.0, real), tl.full([s.tile, s.width], 0.0, real)
+    of_value, per_edge = tl.full([s.tile, s.width_value], 0.0, real), tl.load(grad_degrees + tl.program_id(1))
+    for other in range(tl.cdiv(draw.n_queries if OF_KEYS else draw.n_keys, s.tile)):
+        if OF_KEYS:
+            queries, query = _enter(draw, inputs, other, s, False)
+        else:
+            keys, key, value = _enter(draw, inputs, other, s, True)
+        grad = _load(grad_out, queries, s.d_value, s.width_value)
+        delta = tl.load(deltas + queries.at, queries.is_real, 0.0)
+        below = tl.load(log_sum + queries.at, queries.is_real, 0.0)
+        is_edge, is_drawn = _find_edges(draw, queries, keys, s)
+        scores = product(query, tl.trans(key)) * inputs.scale
+        weights = tl.where(is_edge, tl.exp(tl.minimum(scores - below[:, None], 0.0)), 0.0)
+        step = weights * (product(grad, tl.trans(value)) - delta[:, None])
+        to_rate = tl.where(is_drawn, (step * scores if IS_SCORE else step) + per_edge, 0.0)
+        step = (step * inputs.scale).to(key.dtype)
+        if OF_KEYS:
+            of_rates += product(tl.trans(to_rate), _load(draw.rates, queries, s.k, s.padded))
+            of_score += product(tl.trans(step), query)
+            of_value += product(tl.trans(weights.to(grad.dtype)), grad)
+        else:
+            of_rates += product(to_rate, _load(draw.members, keys, s.k, s.padded))
+            of_score += product(step, key)
+    own = keys if OF_KEYS else queries
+    _store(to_rates, own, of_rates, s.k, s.padded)
+    _store(to_score, own, of_score, s.d, s.width)
+    if OF_KEYS:
+        _store(to_value, own, of_value, s.d_value, s.width_value)
+
+
+def prepare_pairs(
+    rates: Tensor, model: Any, tokens: tuple[Tensor, ...], sink: Tensor | None, is_poisson: bool, seed: Tensor,
+    first_example: int, extra: float, reach: int,
+) -> tuple[Draw, Inputs, Sizes]:  # fmt: skip
+    """The inputs of the kernels from a model with dense memberships, its queries' rates, queries, keys and values."""
+    query_mask, key_mask, causal = model.masks
+    both, offset = both_masks(query_mask, key_mask, model.shape), model.shape[3] - model.shape[2] if causal else 0
+    sides = strided(rates.detach()), seed, seed, strided(model.key_membership.detach()), *(both or (seed, seed)), seed
+    numbers = seed, first_example, float(extra), reach, offset, *model.shape[2:], model.shape[1], 1.0, 1.0
+    rest = seed if sink is None else sink, tokens[0].shape[3] ** -0.5, 1.0, 1.0
+    inputs: Any = *(strided(x.detach()) for x in tokens), *rest
+    widths = (n for x in (rates, *tokens[1:]) for n in (x.shape[3], max(16, triton.next_power_of_2(x.shape[3]))))
+    sizes: Any = *widths, TILE, is_poisson, causal, both is not None
+    return Draw(*sides, *numbers), Inputs(*inputs), Sizes(*sizes)
+
+
+def list_pairs(model: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+    """``row_ptr`` and ``keys`` of a model's edges; the rest are the last arguments of :func:`prepare_pairs`."""
+    tokens = (model.key_membership,) * 3  # which are not read
+    draw, inputs, sizes = prepare_pairs(model.query_rates, model, tokens, None, *rest)
+    grid = _grid(draw.rates.start)
+    degrees = draw.seed.new_empty(grid[1] * draw.n_queries)
+    _list_kernel[grid](draw, inputs, degrees, degrees, degrees, sizes, False, **BUILD)
+    row_ptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
+    keys = row_ptr.new_empty(int(row_ptr[-1]))
+    _list_kernel[grid](draw, inputs, degrees, row_ptr, keys, sizes, True, **BUILD)
+    return row_ptr, keys
+
+
+def _grid(tokens: Tensor) -> tuple[int, int]:
+    return triton.cdiv(tokens.shape[2], TILE), tokens.shape[0] * tokens.shape[1]
+
+
+class PairAttention(torch.autograd.Function):
+    """Attends along drawn edges; returns values and the number of edges of each graph, ``(batch, heads)``.
+
+    A drawn edge's rate gets the gradient of its :func:`~sbmt.straight_through_gate`, and that of the number.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, members: Tensor,
+        draw: Draw, inputs: Inputs, sizes: Sizes, is_score: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Tensors are those in ``draw`` and ``inputs``, given for their gradients; ``is_score`` is the gates' rule."""
+        out = value.new_empty(*query.shape[:3], sizes.d_value)
+        log_sum, degrees = rates.new_empty(2, *query.shape[:3])
+        _attend_kernel[_grid(query)](draw, inputs, out, log_sum, degrees, sizes, sink is not None, **BUILD)
+        ctx.save_for_backward(query, key, value, sink, rates, members, out, log_sum)
+        ctx.rest = draw, inputs, sizes, is_score
+        return out, degrees.sum(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_degrees: Tensor) -> tuple[Tensor | None, ...]:
+        """Draws the same edges again, once for queries and once for keys."""
+        query, key, value, sink, rates, members, out, log_sum = ctx.saved_tensors
+        draw, inputs, *rest = ctx.rest
+        to = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (query, key, value, rates, members)]
+        delta = (grad.to(log_sum.dtype) * out).sum(3)
+        read = draw, inputs, strided(grad), grad_degrees.contiguous(), log_sum, delta
+        _backward_kernel[_grid(query)](*read, to[3], to[0], to[0], *rest, False, **BUILD)
+        _backward_kernel[_grid(key)](*read, to[4], to[1], to[2], *rest, True, **BUILD)
+        to_sink = None if sink is None else -((sink[:, None] - log_sum).exp() * delta).sum((0, 2)).to(sink.dtype)
+        return *to[:3], to_sink, *to[3:], None, None, None, None
+
+
+def attend_pairs(tokens: tuple[Tensor, ...], model: Any, settings: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+    """Values and densities from queries, keys and values; the rest are as above."""
+    rates = model.query_rates
+    drawn = prepare_pairs(rates, model, tokens, settings.sink, settings.sampler == "fastrg", *rest)
+    given = *tokens, settings.sink, rates, model.key_membership, *drawn
+    values, degrees = PairAttention.apply(*given, settings.gate_rule == "score")
+    return values, share_of_pairs(degrees, model.shape, *model.masks)
+
+
+def can_attend(tokens: tuple[Tensor, ...], model: Any) -> bool:
+    """Whether a program's registers hold the gradients of a tile, and products have factors of one type."""
+    widths, types = (*(x.shape[3] for x in tokens), model.n_clusters), {x.dtype for x in tokens}
+    return max(widths) <= WIDEST and len(types) == 1 and torch.float64 not in types

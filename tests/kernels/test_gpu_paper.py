@@ -1,0 +1,151 @@
+"""The kernels of the paper's masks against their plain twins: on a GPU where there is one, else interpreted."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from sbmt import BlockModel, build_attention
+from sbmt.attention.dense import attend_dense
+from sbmt.attention.inputs import EdgeTerms
+from sbmt.block_model.fit import sampled_density
+from sbmt.graph.edges import EdgeList
+from sbmt.samplers.bernoulli import sample_bernoulli
+
+pytest.importorskip("triton")
+with pytest.MonkeyPatch.context() as patch:  # the interpreter needs functions as they are written, without checks
+    patch.setattr(sys, "meta_path", [x for x in sys.meta_path if type(x).__name__ != "_JaxtypingFinder"])
+    from sbmt.kernels.gpu.pairs import attend_pairs, can_attend, list_pairs
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+REAL = torch.float32 if DEVICE == "cuda" else torch.float64  # no kernel of float64 is ever built
+CLOSE = {torch.float32: 2e-4, torch.float64: 1e-7}[REAL]  # δ and scales are float32
+
+
+def random(*shape):
+    return torch.randn(*shape, dtype=REAL, device=DEVICE, requires_grad=True)
+
+
+CASES = {  # n_queries, n_keys, sampler, gate rule, δ, reach, causal, masked, with a sink
+    "recommended": (33, 33, "exact", "score", 0.02, 0, False, False, False),
+    "padded, by weight, with a sink": (34, 36, "exact", "weight", 0.0, -1, False, True, True),
+    "causal, padded, with a window": (5, 36, "exact", "score", 0.02, 1, True, True, False),
+    "the law of Algorithm 1": (20, 9, "fastrg", "score", 0.02, -1, False, False, False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_densities_and_gradients_are_those_of_the_dense_twin(case):
+    """Along the edges of the Bernoulli sampler, whose uniforms are the same."""
+    n, n_keys, sampler, rule, extra, reach, causal, masked, has_sink = CASES[case]
+    query, key, value = random(2, 1, n, 3), random(2, 1, n_keys, 3), random(2, n_keys, 1, 5).transpose(1, 2)
+    sink = random(1) if has_sink else None
+    leaves = [query, key, value, random(2, 1, n, 2), random(2, 1, n_keys, 2), random(1, 2, 2), sink]
+    leaves, masks = [x for x in leaves if x is not None], [None, None]
+    if masked:  # padding on the left, of which nothing is read
+        key_mask = torch.arange(n_keys, device=DEVICE) >= torch.tensor([[0], [n_keys - n + 1]], device=DEVICE)
+        masks = [key_mask[:, n_keys - n :], key_mask]
+        value = value.masked_fill(~key_mask[:, None, :, None], torch.nan)
+    block_matrix = (3 * leaves[5]).flatten(1).softmax(1).view(1, 2, 2)  # not symmetric
+    given = leaves[3].sigmoid() * (1 if masked or reach == 0 else 0.2), block_matrix, leaves[4].sigmoid(), *masks
+    model = BlockModel(*given, causal=causal)
+    drawn_from = BlockModel(*given, "poisson", causal) if sampler == "fastrg" else model
+    rest = torch.tensor(7, device=DEVICE), 3, extra, reach
+
+    edges = EdgeList(*list_pairs(model, sampler == "fastrg", *rest), model.shape, *model.masks, check=True)
+    known, window = sample_bernoulli(drawn_from, extra, 7, 3), None if reach < 0 else 2 * reach
+    assert torch.equal(edges.cells(), (known if window is None else known.with_window(window)).cells())
+    assert bool((edges.degrees() == 0).any()) == (reach != 0) and 0 < edges.n_edges < 0.6 * edges.cell_count
+
+    settings = SimpleNamespace(sink=sink, sampler=sampler, gate_rule=rule)
+    found = attend_pairs((query, key, value), model, settings, *rest)
+    gate = model.gate(edges).masked_fill(edges.is_near(window), 1.0)
+    values, _ = attend_dense(query, key, value, edges, EdgeTerms(gate, rule, None, sink))
+    expected = values, sampled_density(edges, gate)
+    gradients = [torch.randn_like(x) for x in expected]
+    both = (torch.autograd.grad(outputs, leaves, gradients, retain_graph=True) for outputs in (found, expected))
+    for one, other in zip((*found, *next(both)), (*expected, *next(both)), strict=True):
+        torch.testing.assert_close(one, other, atol=CLOSE, rtol=CLOSE, check_dtype=False)
+    assert has_sink or (found[0][edges.degrees().view(edges.shape[:3]) == 0] == 0).all()
+
+
+@pytest.mark.parametrize("preset", ["recommended", "faithful"])
+def test_a_layer_is_served_and_follows_the_sampled_edges(monkeypatch, preset):
+    for place in ("layers.functional", "samplers.exact"):
+        monkeypatch.setattr(f"sbmt.{place}.has_kernels_for", lambda x: True)
+    layer = build_attention("sbm", preset=preset, d_head=3, n_heads=1, n_clusters=2).to(DEVICE)
+    x = torch.randn(1, 1, 7, 3, device=DEVICE, requires_grad=True)
+    generator = torch.Generator().manual_seed(0)
+    with monkeypatch.context() as only_here:
+        only_here.setattr("sbmt.layers.functional.draw_edges", None)  # of the general way
+        found = layer(x, x, x, generator=generator)
+    loss = found.values.sum() + found.density.sum() + found.expected_density.sum()
+    gradients = torch.autograd.grad(loss, [x, *layer.parameters()])
+    assert all(x.isfinite().all() for x in gradients) and gradients[-1].abs().max() > 0
+    if preset == "faithful":  # whose edges record how often each was drawn, so Algorithm 1 itself draws them
+        return
+    known = layer(x, x, x, generator=generator.manual_seed(0), return_edges=True)
+    loss = known.values.sum() + known.density.sum() + known.expected_density.sum()
+    expected = torch.autograd.grad(loss, [x, *layer.parameters()])
+    for one, other in zip((*found[:3], *gradients), (*known[:3], *expected), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("change", [{"dropout": 0.1}, {"reweight": True}, {"link": "poisson"}, {"n_clusters": 200}])
+def test_other_settings_take_the_general_way(monkeypatch, change):
+    monkeypatch.setattr("sbmt.layers.functional.has_kernels_for", lambda x: True)
+    monkeypatch.setattr("sbmt.kernels.gpu.pairs.attend_pairs", None)
+    layer, x = build_attention("sbm", preset="recommended", d_head=3, n_heads=1, **change), torch.randn(1, 1, 7, 3)
+    assert layer(x, x, x).values.isfinite().all()
+
+
+def test_inputs_of_several_types_and_wide_ones_are_not_served():
+    x = torch.randn(1, 1, 2, 128)
+    model = SimpleNamespace(n_clusters=128)
+    assert can_attend((x, x, x), model) and not can_attend((x, x, x.half()), model)
+    assert not can_attend((x, x, torch.randn(1, 1, 2, 129)), model) and not can_attend((x.double(),) * 3, model)
+
+
+BUILD = """
+import sys
+from unittest import mock
+import torch, triton
+from sbmt import build_attention
+from sbmt.kernels.gpu.pairs import list_pairs
+from triton.backends.compiler import GPUTarget
+
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1", torch.int64: "*i64"}
+
+def typed(x):
+    if isinstance(x, tuple):
+        return type(x)(*map(typed, x))
+    return TYPES[x.dtype] if isinstance(x, torch.Tensor) else "fp32" if isinstance(x, float) else "i32"
+
+def build(kernel, *args, grid, warmup, **options):
+    fixed = {(i,): x for i, x in enumerate(args) if kernel.params[i].is_constexpr}
+    kinds = ["constexpr" if (i,) in fixed else typed(x) for i, x in enumerate(args)]
+    source = triton.compiler.ASTSource(kernel, dict(zip(kernel.arg_names, kinds)), fixed)
+    triton.compile(source, target=GPUTarget("cuda", int(sys.argv[1]), 32), options=options)
+    print(kernel.__name__)
+    for x in args[2:]:  # as if there were no edges
+        isinstance(x, torch.Tensor) and x.zero_()
+
+layer, x = build_attention("sbm", d_head=16, n_heads=1, n_clusters=16, sink=True), torch.randn(1, 1, 40, 16)
+mask = torch.ones(1, 40, dtype=torch.bool)
+mock.patch("sbmt.layers.functional.has_kernels_for", lambda x: True).start()
+with mock.patch("triton.JITFunction.run", build):
+    list_pairs(layer.block_model(x, x, mask, mask), False, torch.tensor(7), 0, 0.01, 0)
+    layer(*[x.bfloat16().requires_grad_()] * 3, query_mask=mask, key_mask=mask).values.sum().backward()
+"""
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_kernels_build_for_both_capabilities(capability):
+    environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
+    order = [sys.executable, "-c", BUILD, str(capability)]
+    done = subprocess.run(order, env=environment, capture_output=True, text=True)
+    names = ["_list_kernel"] * 2 + ["_attend_kernel"] + ["_backward_kernel"] * 2
+    assert done.returncode == 0 and done.stdout.split() == names, done.stderr

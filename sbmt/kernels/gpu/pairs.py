@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from sbmt.graph.masks import share_of_pairs
 from sbmt.kernels.gpu.attend import Inputs
 from sbmt.kernels.gpu.draw import CELL, Draw, edge_probability, random_words, uniform
-from sbmt.kernels.gpu.tokens import both_masks, product, rows_of, strided, tile
+from sbmt.kernels.gpu.tokens import are_real, product, rows_of, strided, strided_mask, tile
 
 TILE = 32  # queries, keys, or clusters at a time; the same in all kernels, so that rounding is the same
 WIDEST = 128  # of memberships, queries, keys and values, whose gradients a program holds in registers
@@ -34,7 +34,8 @@ class Sizes(NamedTuple):
     tile: int
     is_poisson: bool  # whether an edge has probability 1 − e^(−x) instead of min(x, 1)
     causal: bool
-    masked: bool
+    has_query_mask: bool
+    has_key_mask: bool
 
 
 class Tokens(NamedTuple):
@@ -68,9 +69,7 @@ def _enter(draw, inputs, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
     graph = tl.program_id(1).to(tl.int64)
     example, place = graph // draw.n_heads, number * s.tile + tl.arange(0, s.tile)
     inside = place < n
-    is_real = inside
-    if s.masked:
-        is_real = inside & (tl.load(mask + example * n + place, inside, 0) != 0)
+    is_real = are_real(mask, example, place, inside, s.has_key_mask if OF_KEYS else s.has_query_mask)
     t = Tokens(example, graph % draw.n_heads, place, graph * n + place, inside, is_real)
     return (
         (t, _load(inputs.key, t, s.d, s.width), _load(inputs.value, t, s.d_value, s.width_value))
@@ -189,14 +188,15 @@ def prepare_pairs(
 ) -> tuple[Draw, Inputs, Sizes]:  # fmt: skip
     """The inputs of the kernels from a model with dense memberships, its queries' rates, queries, keys and values."""
     query_mask, key_mask, causal = model.masks
-    both, offset = both_masks(query_mask, key_mask, model.shape), model.shape[3] - model.shape[2] if causal else 0
-    sides = strided(rates.detach()), seed, seed, strided(model.key_membership.detach()), *(both or (seed, seed)), seed
-    numbers = seed, first_example, float(extra), reach, offset, *model.shape[2:], model.shape[1], 1.0, 1.0
+    masks, offset = (query_mask, key_mask), model.shape[3] - model.shape[2] if causal else 0
+    sides = strided(rates.detach()), seed, seed, strided(model.key_membership.detach())
+    real = (strided_mask(mask, seed) for mask in masks)
+    numbers = seed, first_example, float(extra), reach, offset, *model.shape[2:], model.shape[1]
     rest = seed if sink is None else sink, tokens[0].shape[3] ** -0.5, 1.0, 1.0
     inputs: Any = *(strided(x.detach()) for x in tokens), *rest
     widths = (n for x in (rates, *tokens[1:]) for n in (x.shape[3], max(16, triton.next_power_of_2(x.shape[3]))))
-    sizes: Any = *widths, TILE, is_poisson, causal, both is not None
-    return Draw(*sides, *numbers), Inputs(*inputs), Sizes(*sizes)
+    sizes: Any = *widths, TILE, is_poisson, causal, *(mask is not None for mask in masks)
+    return Draw(*sides, *real, *numbers), Inputs(*inputs), Sizes(*sizes)
 
 
 def list_pairs(model: Any, *rest: Any) -> tuple[Tensor, Tensor]:

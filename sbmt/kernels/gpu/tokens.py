@@ -61,12 +61,3 @@ def are_real(mask, example, tokens, inside, IS_GIVEN: tl.constexpr):
     if IS_GIVEN:
         inside = tl.load(mask.start + example * mask.example + tokens * mask.token, inside, 0) != 0
     return inside
-
-
-def both_masks(query_mask: Tensor | None, key_mask: Tensor | None, shape: tuple[int, ...]) -> list[Tensor] | None:
-    """Both masks where there is one, for a shape ``(batch, heads, n_queries, n_keys)``."""
-    given = [m for m in (query_mask, key_mask) if m is not None]
-    if not given:
-        return None
-    sides = zip((query_mask, key_mask), shape[2:], strict=True)
-    return [given[0].new_ones(shape[0], n) if m is None else m.contiguous() for m, n in sides]

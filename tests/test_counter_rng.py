@@ -75,3 +75,16 @@ def test_cell_and_edge_words_agree_and_do_not_depend_on_the_number_of_keys(n_key
 def test_uniforms_lie_strictly_inside_the_unit_interval():
     least, most = to_uniform(torch.tensor([0, F])).tolist()
     assert least == 2.0**-33 and most == 1 - 2.0**-33
+
+
+@pytest.mark.statistical(share=0.004)
+def test_words_are_uniform(judge):
+    words = random_blocks(2, Purpose.CELL, *grid(4, 4, 64, 256)).flatten()
+    shares = [uniform_p_value(torch.bincount(words >> s & 255).numpy(), words.numel() / 256) for s in (0, 8, 16, 24)]
+    judge(bit_p_values(words), shares)
+
+
+@pytest.mark.statistical(share=0.004)
+def test_neighbouring_addresses_are_uncorrelated(judge):
+    # Of independent uniform words, neighbours differ in each bit half of the time.
+    judge(*(bit_p_values(here[..., :3] ^ there[..., :3]) for _, here, there in neighbours()))

@@ -136,3 +136,11 @@ def test_without_a_generator_the_global_one_is_used_and_masks_differ_between_lay
     first, again, other = (torch.manual_seed(seed) and plain(ids())[1] for seed in (5, 5, 6))
     assert torch.equal(first[0].mask, again[0].mask) and torch.equal(first[1].mask, again[1].mask)
     assert not torch.equal(first[0].mask, other[0].mask) and not torch.equal(first[0].mask, first[1].mask)
+
+
+@pytest.mark.statistical(share=0.001)
+def test_it_draws_every_pair_independently(judge):
+    masks, probability, _ = draw_masks(60_000, offset=1.0)
+    cells, p = masks[:, :, :4, :4].reshape(len(masks), -1), probability[:, :4, :4].ravel() + 0.01
+    middle = abs(p - 0.5).argsort()[:4]  # of all heads, so that every pattern is common enough for a chi-square
+    judge(pair_p_values(cells, p), pattern_p_value(cells[:, middle], p[middle]))

@@ -158,3 +158,9 @@ def test_large_float16_scores_stay_finite(backend):
     torch.testing.assert_close(
         edge_attention(query, query, value, edges, backend=backend).float(), expected, rtol=0, atol=2e-3
     )
+
+
+@backends
+def test_gradcheck(backend):
+    case = make_case(batch=1, heads=2, n_queries=3, n_keys=3, d=2, d_value=2, density=0.5)
+    assert torch.autograd.gradcheck(lambda *leaves: attend(leaves, "all", case.edges, backend), leaves_of(case))

@@ -68,3 +68,14 @@ def test_half_a_batch_drops_the_same_cells_as_the_whole_batch():
         found = attend(x[2:], half)
     torch.testing.assert_close(found, attend(x, whole)[2:])
     assert not torch.equal(found, attend(x[2:], half))
+
+
+@pytest.mark.statistical(share=0.001)
+def test_cells_drop_independently_of_each_other(judge):
+    """Neighbouring cells of a row, a column, a head and a batch are kept together as often as independence says."""
+    case = make_case(batch=8, heads=8, n_queries=32, n_keys=32, d=2, d_value=1, density=1.0)
+    case.edges = EdgeList.from_dense(torch.ones(8, 8, 32, 32, dtype=torch.bool))
+    is_kept = attention_matrix(case, dropout=0.5, generator=seeded()) > 0
+    pairs = [is_kept.unflatten(axis, (-1, 2)).unbind(axis + 1) for axis in range(4)]
+    together = [int((first & second).sum()) for first, second in pairs]
+    judge(binomial_p_values(together, is_kept.numel() // 2, 0.25))

@@ -210,3 +210,7 @@ def test_edges_of_another_shape_have_no_probability():
     edges = EdgeList.from_dense(torch.ones(2, 3, 4, 4, dtype=torch.bool))
     with pytest.raises(SbmtError, match=r"edges of shape \(2, 3, 4, 5\), got EdgeList\(shape=\(2, 3, 4, 4\)"):
         BlockModel(**parts()).edge_probability(edges)
+
+
+def test_extra_keys_are_at_most_half_of_all_pairs():
+    assert ExtraKeys(100).probability(10) == 0.5

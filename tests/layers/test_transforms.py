@@ -230,3 +230,36 @@ def test_backends_in_plain_torch_support_them(backend):
     x = X.clone().requires_grad_()
     edge_attention(x, x, x, EDGES, backend=backend).sum().backward()
     torch.testing.assert_close(found, x.grad)
+
+
+@each_preset
+def test_a_layer_calls_its_children(preset):
+    """So that their hooks run: once for queries and once for keys."""
+    layer, called = make(preset), []
+    for name, child in layer.named_modules():
+        if name not in ("", "attention"):
+            child.register_forward_hook(lambda *_, name=name: called.append(name))
+    layer(*torch.randn(3, 1, 6, 8))
+    mlp = [f"attention.node_mlp.{i}" for i in range(len(layer.attention.node_mlp))]
+    assert called == [*mlp, "attention.node_mlp"] * 2 + ["out_proj"]
+
+
+@each_preset
+@pytest.mark.parametrize("n", [64, 2048])
+def test_an_eval_forward_enters_few_files(n, preset):
+    """A reader who follows one forward pass opens no more of the library."""
+    layer, x, files = make(preset).eval(), torch.randn(1, n, 8), set()
+
+    def note(frame, event, argument):
+        _, is_ours, name = frame.f_code.co_filename.rpartition("/sbmt/")
+        files.update([name] if is_ours else [])
+
+    with torch.no_grad():
+        layer(x, x, x)  # imports and compiles
+        before = sys.gettrace()
+        sys.settrace(note)
+        try:
+            layer(x, x, x)
+        finally:
+            sys.settrace(before)
+    assert "layers/sbm.py" in files and len(files) <= 14, sorted(files)

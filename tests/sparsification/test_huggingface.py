@@ -306,3 +306,11 @@ def test_adapters_pruning_and_weight_norm_are_called(is_before):
     if not is_before:
         sparse.load_state_dict(model.state_dict(), strict=False)
     torch.testing.assert_close(answers(sparse, sentences()), answers(model, sentences()))
+
+
+def test_a_fitted_mask_takes_an_empty_batch():
+    """Models themselves fail before, in reshaping."""
+    heads = torch.zeros(0, 4, 6, 8, requires_grad=True)
+    found, _ = attend(saturated(bert()).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
+    found.sum().backward()
+    assert found.shape == (0, 6, 4, 8) and heads.grad.shape == heads.shape

@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import jaxtyping
 import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
@@ -59,6 +60,7 @@ def save_often(patch):
 
 
 def make(folder, patch):
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in whole runs; a fixture of each test sets it back
     prepare(toy_source(), folder / "cache")
     prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")

@@ -22,7 +22,7 @@ from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
-LONGER = {256: 200, 1024: 240}  # steps of training at each length, from the weights of the shorter one
+LONGER = {256: 200, 1024: 400}  # steps of training at each length, from the weights of the shorter one
 WORDS = {"data": "corpus-reduced", "convolution": 3, "steps": 400}
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
 PACE = Pace(seconds=8.0, least=5, most=201)
@@ -34,14 +34,14 @@ def bits_of(trained: Run) -> list[float]:
     return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
 
 
-def table(study: Study) -> list[dict[str, Any]]:
-    """A row per trial: the scores and the keys per query of each seed; for text, bits per token of every block."""
-    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in study.trials}
-    for name, trained in run_study(study, RUNS / study.name):
+def table(*studies: Study) -> list[dict[str, Any]]:
+    """A row per trial of the studies: scores and keys per query of each seed; for text, bits per token of a block."""
+    rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in studies[0].trials}
+    for name, trained in (found for study in studies for found in run_study(study, RUNS / study.name)):
         n, test = trained.config.length, trained.test
         rows[name]["seeds"].append({"accuracy": test.accuracy, "keys": test.density * (n + 1) / 2})
         if trained.config.task == "language":
-            place = f"causal/{study.name}-{name}-seed{trained.config.seed}.json"
+            place = f"causal/{studies[0].name}-{name}-seed{trained.config.seed}.json"
             rows[name].setdefault("bits", []).append(kept(place, partial(bits_of, trained)))
     full = rows["full"].get("bits")
     for row in (row for row in rows.values() if full):
@@ -49,16 +49,16 @@ def table(study: Study) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def longer(n: int, shorter: str) -> Study:
+def longer(n: int, shorter: str, seed: int) -> Study:
     """Recall among n tokens by the networks of another study, with as many tokens per step and pairs per token.
 
     Of 512 symbols half are keys, and there must be more keys than pairs.
     """
     study, steps = STUDIES["causal-recall"], LONGER[n]
     sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
-    config = study.config.override(**sizes, steps=steps, cooldown=steps // 2)
-    starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed0")} for t in study.trials}
-    trials = [replace(t, settings=t.settings | starts[t.name], n_seeds=1) for t in study.trials[:5]]
+    config = study.config.override(**sizes, steps=steps, cooldown=steps // 2, seed=seed)
+    starts = {t.name: {"start": str(RUNS / shorter / f"{t.name}-seed{seed}")} for t in study.trials}
+    trials = [replace(t, settings=t.settings | starts[t.name]) for t in study.trials[:6]]
     return Study(f"causal-recall-{n}", f"multi-query recall, {n:,} tokens", config, tuple(trials), 1)
 
 
@@ -88,9 +88,10 @@ def main() -> None:
     """Trains, measures and writes."""
     found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
     text = STUDIES["causal-text"]
-    words = replace(text, name="causal-words", config=text.config.override(**WORDS), trials=text.trials[:3:2])
-    found |= {"words": table(words), "recall-256": table(longer(256, "causal-recall"))}
-    found["recall-1024"] = table(longer(1024, "causal-recall-256"))
+    words = replace(text, name="causal-words", config=text.config.override(**WORDS), trials=text.trials[:3])
+    found["words"] = table(words)
+    for n, shorter in ((256, "causal-recall"), (1024, "causal-recall-256")):
+        found[f"recall-{n}"] = table(*(longer(n, shorter, seed) for seed in range(STUDIES["causal-recall"].n_seeds)))
     decode = kept("causal/decode.json", lambda: {str(n): decoding(n) for n in LENGTHS})
     write("causal", found | {"decode": decode}, machine_manifest())
     draw_causal(found | {"decode": decode}, RESULTS / "causal.png")

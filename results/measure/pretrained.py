@@ -27,8 +27,9 @@ from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embe
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = (256, 16), (256, 32)  # tokens of a half, and edges per query
-SEEDS = range(3)
+CASES = (256, 16, 3), (256, 32, 3), (512, 32, 1), (128, 16, 1), (64, 16, 1)
+"""Tokens of a half, edges per query and seeds."""
+DRAWN = 256  # the length of which there is a figure
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
 
 
@@ -114,13 +115,18 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measures and writes."""
-    cases, panels = [], {}
-    for n, c in track(CASES, "encoder"):
-        places = {seed: f"pretrained/halves-{n}-{c}-seed{seed}.json" for seed in SEEDS}
-        rows = summary([kept(place, partial(measure, n, c, seed)) for seed, place in places.items()])
-        cases.append({"length": n, "edges_per_query": c, "kinds": rows})
-        panels[f"c = {c}: "] = [row | {"cosine": row["cosine"]["mean"]} for row in rows if row["kind"] != FULL]
-    write("pretrained", {"n_reviews": ASKED, "n_seeds": len(SEEDS), "cases": cases})
+    found: dict[str, list[Any]] = {"cases": [], "lengths": []}
+    panels = {}
+    for n, c, n_seeds in track(CASES, "encoder"):
+        places = {seed: f"pretrained/halves-{n}-{c}-seed{seed}.json" for seed in range(n_seeds)}
+        seeds = [kept(place, partial(measure, n, c, seed)) for seed, place in places.items()]
+        rows, n_reviews = summary(seeds), len(seeds[0][FULL]["items"])
+        case = {"title": f"{n} tokens, c = {c}", "length": n, "edges_per_query": c}
+        case |= {"n_seeds": n_seeds, "n_reviews": n_reviews, "kinds": rows}
+        found["cases" if n == DRAWN else "lengths"].append(case)
+        if n == DRAWN:
+            panels[f"c = {c}: "] = [row | {"cosine": row["cosine"]["mean"]} for row in rows if row["kind"] != FULL]
+    write("pretrained", found)
     draw_encoder_masks(panels, RESULTS / "pretrained.png")
 
 

@@ -174,15 +174,14 @@ _add("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
 multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, vocab_size=512, embedding_std=0.3)
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)
-causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 8, 4)]
+causal_fits = [Trial(f"fitted-{c}", f"fitted, c = {c}", FITTED | {"edges_per_query": float(c)}) for c in (16, 14, 8, 4)]
 equal = Trial("random", "random, as c = 16", CONTROL, density_of="fitted-16")
 trials = (
-    *(replace(one, n_seeds=2) for one in (FULL, causal_fits[0])),
-    *(causal_fits[1], equal, LINEAR, causal_fits[2]),
+    *(FULL, *causal_fits[:3], equal, LINEAR, causal_fits[3]),
     Trial("window", "window 16", WINDOW | {"window": 16}),
     Trial("both", "window 8 and 4 random keys", CONTROL | {"window": 8, "mask_density": 1 / 8}),
 )
-_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 1)
+_add("causal-recall", "multi-query recall, 64 tokens", multi_query, trials, 3)
 
 trials = (
     FULL,

@@ -116,7 +116,6 @@ import torch, triton
 from sbmt import build_attention
 from sbmt.kernels.gpu.pairs import list_pairs
 from triton.backends.compiler import GPUTarget
-
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1", torch.int64: "*i64"}
 
 def typed(x):

@@ -27,7 +27,7 @@ from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embe
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = (256, 16, 3), (256, 32, 3), (512, 32, 1), (128, 16, 1), (64, 16, 1)
+CASES = (256, 16, 3), (256, 32, 3), (512, 32, 1)
 """Tokens of a half, edges per query and seeds."""
 DRAWN = 256  # the length of which there is a figure
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120

@@ -1,7 +1,7 @@
 """Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
 
-Before it run ``sbmt data prepare corpus --reduced`` and ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261
---from $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes an hour or so on one core.
+Before it run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
+$SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes two hours or so on one core.
 """
 
 from dataclasses import replace
@@ -23,7 +23,6 @@ from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
 LONGER = {256: 200, 1024: 400}  # steps of training at each length, from the weights of the shorter one
-WORDS = {"data": "corpus-reduced", "convolution": 3, "steps": 400}
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
 PACE = Pace(seconds=8.0, least=5, most=201)
 
@@ -87,9 +86,6 @@ def decoding(n: int) -> dict[str, Any]:
 def main() -> None:
     """Trains, measures and writes."""
     found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
-    text = STUDIES["causal-text"]
-    words = replace(text, name="causal-words", config=text.config.override(**WORDS), trials=text.trials[:3])
-    found["words"] = table(words)
     for n, shorter in ((256, "causal-recall"), (1024, "causal-recall-256")):
         found[f"recall-{n}"] = table(*(longer(n, shorter, seed) for seed in range(STUDIES["causal-recall"].n_seeds)))
     decode = kept("causal/decode.json", lambda: {str(n): decoding(n) for n in LENGTHS})

@@ -191,6 +191,6 @@ trials = (
     Trial("near", "window 16", WINDOW | {"window": 16}),
     LINEAR,
 )
-small: dict[str, Any] = {"batch_size": 8, "steps": 800, "n_heads": 2, "dev_examples": 100, "test_examples": 400}
-language_model = LanguageModelConfig(data="corpus-bytes", learning_rate=2e-3, eval_every=400, **small)
+small: dict[str, Any] = {"batch_size": 8, "steps": 4000, "n_heads": 2, "dev_examples": 100, "test_examples": 400}
+language_model = LanguageModelConfig(data="corpus-bytes", learning_rate=2e-3, eval_every=500, **small)
 _add("causal-text", "language model, 256 bytes", language_model, trials, 1)

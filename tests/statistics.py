@@ -74,3 +74,10 @@ def uniform_p_value(observed, expected):
     assert expected.min() >= LEAST_EXPECTED and observed.size >= 16
     statistic = ((observed - expected) ** 2 / expected).sum()
     return min(1.0, CHI_SQUARE_SLACK * stats.chi2.sf(statistic, observed.size - 1))
+
+
+def bit_p_values(words):
+    """How often each of the 32 bits of uniform words is set."""
+    words = np.asarray(words).ravel()
+    counts = [(words >> bit & 1).sum() for bit in range(32)]
+    return binomial_p_values(np.array(counts), words.size, 0.5)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sbmt.counter_rng import Purpose, cell_words, draw_seed, edge_words, philox, random_blocks, to_uniform
+from tests.statistics import bit_p_values, uniform_p_value
 
 F = 0xFFFFFFFF
 PI = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0]
@@ -82,6 +83,18 @@ def test_words_are_uniform(judge):
     words = random_blocks(2, Purpose.CELL, *grid(4, 4, 64, 256)).flatten()
     shares = [uniform_p_value(torch.bincount(words >> s & 255).numpy(), words.numel() / 256) for s in (0, 8, 16, 24)]
     judge(bit_p_values(words), shares)
+
+
+def neighbours():
+    example, head, row, block = grid(4, 4, 64, 64)
+    one = torch.ones((), dtype=torch.long)
+    here = random_blocks(3, Purpose.CELL, example, head, row, block)
+    yield "word", here, here.roll(1, -1)
+    for i, name in enumerate(("example", "head", "row", "block")):
+        there = [axis + one * (i == j) for j, axis in enumerate((example, head, row, block))]
+        yield name, here, random_blocks(3, Purpose.CELL, *there)
+    yield "purpose", here, random_blocks(3, Purpose.COUNT, example, head, row, block)
+    yield "seed", here, random_blocks(4, Purpose.CELL, example, head, row, block)
 
 
 @pytest.mark.statistical(share=0.004)

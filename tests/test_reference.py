@@ -7,7 +7,7 @@ import torch
 
 from sbmt import Encoder, TokenTagger, reference
 from sbmt.block_model.fit import density_penalty
-from tests.statistics import binomial_p_values
+from tests.statistics import binomial_p_values, pair_p_values, pattern_p_value
 
 SOURCE = Path(reference.__file__)
 VOCABULARY, LABELS, LONGEST, N, CLUSTERS = 11, 3, 9, 7, 5

@@ -5,6 +5,7 @@ import torch
 
 from sbmt.attention import dispatch, edge_attention
 from sbmt.counter_rng import Purpose, draw_seed, edge_words, examples_from, to_uniform
+from sbmt.graph.edges import EdgeList
 from sbmt.kernels.operators import cell_uniforms
 from tests.attention.row_loop import make_case
 from tests.statistics import binomial_p_values

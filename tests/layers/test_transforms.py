@@ -1,5 +1,7 @@
 """What PyTorch's tools do with a layer: hooks, parametrizations, checkpoints, tracing, and torch.func."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn

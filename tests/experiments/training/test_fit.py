@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eva
 @pytest.mark.bad_input
 def test_folders_are_not_taken_over(tmp_path, tiny):
     folder = tmp_path / "run"
-    with pytest.raises(SbmtError, match="a file"):
+    with pytest.raises(SbmtError, match=r"cannot read .*config\.json"):
         fit(tiny(), folder, resume=True)
     fit(tiny(steps=2, warmup_steps=0), folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

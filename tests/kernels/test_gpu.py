@@ -1,6 +1,5 @@
 """The Triton kernels against their plain twins: on a GPU where there is one, else through Triton's interpreter."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,23 +19,15 @@ from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.counter_rng import MAX_HEADS, Purpose, philox
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers.bernoulli import sample_bernoulli
+from tests.kernels.on_gpu import CLOSE, DEVICE, REAL, random, without_shape_checks
 from tests.statistics import binomial_p_values, joint_p_values
 
 pytest.importorskip("triton")
-with pytest.MonkeyPatch.context() as patch:  # the interpreter needs functions as they are written, without checks
-    patch.setattr(sys, "meta_path", [x for x in sys.meta_path if type(x).__name__ != "_JaxtypingFinder"])
+with without_shape_checks():
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.clusters import CHUNK, list_members
     from sbmt.kernels.gpu.draw import list_edges, prepare
     from sbmt.kernels.gpu.memberships import infer
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-REAL = torch.float32 if DEVICE == "cuda" else torch.float64  # no kernel of float64 is ever built
-CLOSE = {torch.float32: 2e-4, torch.float64: 1e-7}[REAL]  # scales and bounds are float32
-
-
-def random(*shape):
-    return torch.randn(*shape, dtype=REAL, device=DEVICE, requires_grad=True)
 
 
 def draw(model, extra=0.0, reach=-1, seed=7):

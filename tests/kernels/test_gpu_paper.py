@@ -14,20 +14,11 @@ from sbmt.attention.inputs import EdgeTerms
 from sbmt.block_model.fit import sampled_density
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers.bernoulli import sample_bernoulli
+from tests.kernels.on_gpu import CLOSE, DEVICE, random, without_shape_checks
 
 pytest.importorskip("triton")
-with pytest.MonkeyPatch.context() as patch:  # the interpreter needs functions as they are written, without checks
-    patch.setattr(sys, "meta_path", [x for x in sys.meta_path if type(x).__name__ != "_JaxtypingFinder"])
+with without_shape_checks():
     from sbmt.kernels.gpu.pairs import attend_pairs, can_attend, list_pairs
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-REAL = torch.float32 if DEVICE == "cuda" else torch.float64  # no kernel of float64 is ever built
-CLOSE = {torch.float32: 2e-4, torch.float64: 1e-7}[REAL]  # δ and scales are float32
-
-
-def random(*shape):
-    return torch.randn(*shape, dtype=REAL, device=DEVICE, requires_grad=True)
-
 
 CASES = {  # n_queries, n_keys, sampler, gate rule, δ, reach, causal, masked, with a sink
     "recommended": (33, 33, "exact", "score", 0.02, 0, False, False, False),

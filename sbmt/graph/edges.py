@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes, describe, is_integer
 from sbmt.graph.masks import TokenPairs, check_as_many_keys, check_causal, check_mask, check_shape, share_of_pairs
+from sbmt.kernels.operators import can_run_on, near_edges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -249,10 +250,10 @@ class EdgeList(TokenPairs):
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
         """Whether each edge joins tokens at most ``window`` / 2 positions apart; False everywhere without a window."""
-        batch, heads, n_queries, _ = self.shape
-        offset = self.offset if self.causal else 0
-        query = torch.arange(offset, offset + n_queries, device=self.device).repeat(batch * heads)
-        return (query.repeat_interleave(self.degrees(), output_size=self.n_edges) - self.keys).abs() <= reach_of(window)
+        n_queries, offset, reach = self.shape[2], self.offset if self.causal else 0, reach_of(window)
+        if can_run_on(self.device):
+            return near_edges(self.row_ptr, self.keys, n_queries, offset, reach)
+        return (self.rows() % n_queries + offset - self.keys).abs() <= reach
 
     def to(self, device: torch.device | str) -> "EdgeList":
         """A copy on ``device``."""

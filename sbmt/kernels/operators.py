@@ -71,7 +71,7 @@ def _tensors(arguments: Any) -> list[Tensor]:
 
 def _dtype(arguments: Any) -> torch.dtype:
     """The type of their numbers, for which loops are built: float32 or float64."""
-    return next(x.dtype for x in _tensors(arguments) if x.is_floating_point())
+    return next((x.dtype for x in _tensors(arguments) if x.is_floating_point()), torch.float32)
 
 
 def _run(name: str, *arguments: Any) -> None:
@@ -252,6 +252,14 @@ def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, 
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
     mask = n_queries, 0, heads, row_ptr, keys
     call("cell_uniforms", by_edges(row_ptr), mask, seed, first_example, out)
+    return out
+
+
+@operator
+def near_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, offset: int, reach: int) -> Tensor:
+    """Whether each edge joins tokens at most ``reach`` positions apart; the first query is at position ``offset``."""
+    out = torch.empty(keys.shape, dtype=torch.bool, device="cpu")
+    call("near_edges", by_edges(row_ptr), (n_queries, 0, 0, row_ptr, keys), offset, reach, out)
     return out
 
 

@@ -82,7 +82,7 @@ def kept(tmp_path_factory):
 
 
 def test_loops_are_compiled_once_and_kept(kept):
-    assert (kept / "log").read_text("utf-8").count("draw.cpp") == 1
+    assert (kept / "log").read_text("utf-8").count("draw_exact.cpp") == 1
     assert [path.suffix for path in (kept / "sbmt").iterdir()] == [".so"]
 
 
@@ -108,7 +108,7 @@ def test_where_nothing_can_be_kept_each_process_compiles(place, kept, tmp_path):
     """At the first call. The compiler copies loops that were compiled before, which takes no time."""
     [made] = (kept / "sbmt").iterdir()
     copy = f'touch {tmp_path / "log"}; while [ "$1" != -o ]; do shift; done; exec cp {made} "$2"'
-    copying = write_script(tmp_path / "compiler", f'case "$*" in *draw.cpp*) {copy};; *) exec c++ "$@";; esac')
+    copying = write_script(tmp_path / "compiler", f'case "$*" in *draw_exact.cpp*) {copy};; *) exec c++ "$@";; esac')
     if place == "no home":
         found = run(HOMELESS, HOME=None, XDG_CACHE_HOME=None, CXX=copying)
     else:

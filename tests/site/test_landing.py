@@ -28,6 +28,6 @@ def test_its_first_command_installs_what_the_site_offers(site: Path) -> None:
     wheel = re.search(r'```console\npip install "(.+?\.whl)\[train,plots\]"\nsbmt demo\n```', text)[1]
     assert f"](downloads/{wheel})" in text
     with ZipFile(site / "downloads" / wheel) as archive:
-        assert {"sbmt/__init__.py", "sbmt/kernels/loops/draw.cpp"} <= set(archive.namelist())
+        assert {"sbmt/__init__.py", "sbmt/kernels/loops/draw_exact.cpp"} <= set(archive.namelist())
     with tarfile.open(site / "downloads" / f"sbmt-{__version__}.tar.gz") as archive:
         assert f"sbmt-{__version__}/Makefile" in archive.getnames()

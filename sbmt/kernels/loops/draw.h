@@ -8,6 +8,7 @@
 
 const double MAX_BOOST = 32;       // the law is off by less than 2e-14 with so many candidates for a probability of 1
 const int64_t LANES = 16;          // 32-bit numbers in the widest vector
+const double MOST_INVERTED = 500;  // exp(−500) is far from underflow
 const double DENSE_SHARE = 0.125;  // a row that expects more candidates than this share of its keys goes key by key
 
 struct Address {
@@ -18,6 +19,11 @@ struct Address {
         return cell_uniform(seed, key, row, head + purpose, example);
     }
 };
+
+// Whether a uniform u is below 1 − exp(−rate), which is between rate − rate² / 2 and rate.
+inline bool is_hit(double rate, double u) {
+    return u < rate && (u < rate - rate * rate / 2 || u < -std::expm1(-rate));
+}
 
 // A set of keys, as one bit for each, and one for each 64 that are not all absent.
 class Keys {
@@ -45,8 +51,8 @@ class Keys {
 // A Poisson number by inversion, from as many uniforms as its mean needs, and those of stream `half` alone.
 inline int64_t poisson(double mean, const Address &address, int64_t half) {
     int64_t number = 0;
-    for (int64_t block = 0; mean > 0; block++, mean -= 500) {  // exp(−500) is far from underflow
-        const double some = std::min(mean, 500.0);
+    for (int64_t block = 0; mean > 0; block++, mean -= MOST_INVERTED) {
+        const double some = std::min(mean, MOST_INVERTED);
         const Words words = address.words(COUNT, block);
         const double u = half ? fine_uniform(words.w2, words.w3) : fine_uniform(words.w0, words.w1);
         double term = std::exp(-some), below = term;
@@ -55,22 +61,36 @@ inline int64_t poisson(double mean, const Address &address, int64_t half) {
     return number;
 }
 
-// Random words of a row's points, by vectors.
+// Random words of points, by vectors.
 class Points {
-    std::vector<uint32_t> words[4];
+    std::vector<uint32_t> words[4], row, place;
+    int64_t n = 0;
 
   public:
-    // Draws at least n; returns how many, a multiple of what a vector holds, so that loops over them have no remainder.
-    int64_t draw(int64_t n, const Address &address) {
-        n = (n + LANES - 1) / LANES * LANES;
-        for (auto &some : words) some.resize(std::max(some.size(), size_t(n)));
+    void clear() { n = 0; }
+    // Adds n points of a row; returns the first one's number.
+    int64_t add(int64_t n_more, int64_t of_row) {
+        const int64_t first = n;
+        n += n_more;
+        if (size_t(n) > row.size()) row.resize(2 * n), place.resize(2 * n);
+        std::fill_n(&row[first], n_more, of_row);
+        std::iota(&place[first], &place[first] + n_more, 0);
+        return first;
+    }
+    // Draws the words of all; returns how many, a multiple of what a vector holds, so that loops over them have no
+    // remainder.
+    int64_t draw(const Address &address) {
+        const int64_t n_drawn = (n + LANES - 1) / LANES * LANES;
+        add(n_drawn - n, 0);
+        for (auto &some : words) some.resize(std::max(some.size(), size_t(n_drawn)));
         uint32_t *w0 = words[0].data(), *w1 = words[1].data(), *w2 = words[2].data(), *w3 = words[3].data();
+        const uint32_t *rows = row.data(), *places = place.data(), stream = address.head + CANDIDATE;
 #pragma omp simd
-        for (int64_t t = 0; t < n; t++) {
-            const Words some = address.words(CANDIDATE, t);
+        for (int64_t t = 0; t < n_drawn; t++) {
+            const Words some = philox(address.seed, places[t], rows[t], stream, address.example);
             w0[t] = some.w0, w1[t] = some.w1, w2[t] = some.w2, w3[t] = some.w3;
         }
-        return n;
+        return n_drawn;
     }
     uint32_t operator()(int64_t word, int64_t t) const { return words[word][t]; }
     const uint32_t *of(int64_t word) const { return words[word].data(); }

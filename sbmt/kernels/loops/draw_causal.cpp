@@ -117,12 +117,14 @@ class CausalDraw {
         if (total + spread > DENSE_SHARE * seen->n) {
             fill_rates(model, at, head, rates.data());
             for (const int64_t j : seen->reals)
-                if (address.of_cell(CELL, j) < -std::expm1(-pair_rate(model, rates.data(), first_key + j) - extra))
+                if (is_hit(pair_rate(model, rates.data(), first_key + j) + extra, address.of_cell(CELL, j)))
                     found.add(j);
             return;
         }
         const int64_t n = poisson(total, address, 0), n_spread = poisson(spread, address, 1);
-        points.draw(n + (n_spread + 3) / 4, address);
+        points.clear();
+        points.add(n + (n_spread + 3) / 4, address.row);
+        points.draw(address);
         for (int64_t t = 0; t < n; t++) {
             const int64_t e = first_above(ends.data(), n_pairs, uniform(points(0, t)) * total);
             const Pair pair(e);

@@ -42,6 +42,7 @@ void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t 
 void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query, const real *key, int64_t d,
                        const Mask *mask, real *grad_query, real *grad_key);
 void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out);
+void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out);
 
 // Both draw edges, and write each row's number of them to `degrees` and each range's keys, which `release` frees, to
 // `keys`: NULL where memory is out.

@@ -1,0 +1,161 @@
+// Drawing edges from dense memberships.
+//
+// Where all rows of a graph choose among the same keys, they do so by Walker's tables. Where each row sees one key more
+// than the row before, running sums take the place of tables, and the keys seen so far are a prefix of each.
+#include "draw.h"
+
+namespace {
+
+// Walker's alias method: entry k is drawn if the fraction of a random place in it is below `keep`, else `other` is.
+struct Entry {
+    uint32_t keep;  // in units of 2⁻³²
+    int32_t other;
+};
+
+// `place` is a random word times the number of entries: the upper half is an entry, the lower half a fraction of it.
+inline int32_t choose(const Entry *tables, int32_t start, uint64_t place) {
+    const int32_t k = place >> 32, other = tables[start + k].other;
+    return uint32_t(place) < tables[start + k].keep ? k : other;
+}
+
+// Overwrites the weights, whose sum must not be 0; `todo` has room for n. Source: Vose (1991), with one entry of at
+// least the mean at a time, which fills those below it until it is one of them and the next fills it.
+void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t *todo) {
+    int64_t n_small = 0, large = n;  // small ones stand at the front of `todo`, large ones at its back
+    const double scale = n / total;
+    for (int64_t k = 0; k < n; k++) {
+        weights[k] *= scale;
+        table[k] = {0, int32_t(k)};
+        const bool is_small = weights[k] < 1;
+        todo[is_small ? n_small : large - 1] = k;
+        n_small += is_small;
+        large -= !is_small;
+    }
+    if (large == n) return;  // by rounding, all are alike
+    int64_t i = 0, j = n - 1;
+    int32_t many = todo[j];
+    double left = weights[many];
+    while (left < 1 ? j > large : i < n_small) {
+        const bool is_filled = left < 1;
+        const int32_t few = is_filled ? many : todo[i];
+        const double weight = is_filled ? left : weights[few];
+        j -= is_filled;
+        i += !is_filled;
+        many = todo[j];
+        left = (is_filled ? weights[many] : left) - (1 - weight);
+        table[few] = {uint32_t(std::min(std::max(weight, 0.0) * 4294967296.0, 4294967295.0)), many};
+    }
+    for (; i < n_small; i++)  // what rounding leaves over
+        if (weights[todo[i]] <= 0) table[todo[i]] = {0, many};
+}
+
+// A row's keys among pairs of clusters, whose link is Poisson's or the bilinear one: rate x = ⟨query_i, key_j⟩ and
+// probability 1 − exp(−x), or min(x, 1). In the second case the process runs `boost` times as fast, so that it hits at
+// least as often, and a hit is kept with the remaining probability: see sbmt.samplers.exact.
+class ExactDraw {
+    const real *query, *keys, *first_key = nullptr;
+    const int64_t n_clusters;
+    const bool is_poisson, is_causal;
+    int64_t n_keys = 0, n_seen = 0;
+    double boost = 1;
+    std::vector<Entry> tables;
+    std::vector<double> total, most, ends, columns, sums;  // `sums` of columns; `total` and `most` of keys seen
+    Points points;
+    std::vector<int64_t> steps;  // the cluster of each point
+    std::vector<int32_t> todo;
+
+  public:
+    ExactDraw(const real *query, const real *keys, int64_t n_clusters, bool is_poisson, bool is_causal)
+        : query(query), keys(keys), n_clusters(n_clusters), is_poisson(is_poisson), is_causal(is_causal),
+          total(n_clusters), most(n_clusters), ends(n_clusters) {}
+
+    // Before the rows of a graph, whose first n_used keys matter.
+    void enter(const Drawing &drawing, int64_t graph, int64_t n_used) {
+        constexpr int64_t MOST = 8;  // columns at once, so that keys are read by cache lines
+        n_keys = n_used;
+        first_key = keys + graph * drawing.n_keys * n_clusters;
+        n_seen = 0;
+        std::fill(total.begin(), total.end(), 0);
+        std::fill(most.begin(), most.end(), 0);
+        if (!is_causal) see(n_keys);
+        tables.resize(is_causal ? 0 : n_clusters * n_keys);
+        sums.resize(is_causal ? n_clusters * n_keys : 0);
+        columns.resize(MOST * n_keys);
+        todo.resize(n_keys);
+        for (int64_t v = 0; v < n_clusters; v += MOST) {
+            const int64_t n = std::min(MOST, n_clusters - v);
+            for (int64_t j = 0; j < n_keys; j++)
+                for (int64_t i = 0; i < n; i++) columns[i * n_keys + j] = first_key[j * n_clusters + v + i];
+            for (int64_t i = 0; i < n; i++) {
+                double *column = columns.data() + i * n_keys;
+                if (is_causal)
+                    std::partial_sum(column, column + n_keys, sums.data() + (v + i) * n_keys);
+                else if (total[v + i] > 0)
+                    fill_table(column, n_keys, total[v + i], tables.data() + (v + i) * n_keys, todo.data());
+            }
+        }
+    }
+
+    void see(int64_t n) {  // the first n keys
+        for (n = std::min(n, n_keys); n_seen < n; n_seen++)
+            for (int64_t v = 0; v < n_clusters; v++) {
+                const double x = first_key[n_seen * n_clusters + v];
+                total[v] += x;
+                most[v] = std::max(most[v], x);
+            }
+    }
+
+    void draw(int64_t at, const Address &address, Keys &found) {
+        const real *row = query + at * n_clusters;
+        double rate = 0, bound = 0;
+        for (int64_t v = 0; v < n_clusters; v++) rate += row[v] * total[v], bound += row[v] * most[v];
+        bound = std::min(std::max(bound * (1 + 1e-12), 1e-300), 1.0);
+        boost = 1;
+        if (!is_poisson)
+            boost = bound == 1 ? MAX_BOOST : std::min(MAX_BOOST, -std::log1p(-bound) / bound * (1 + 1e-12));
+        if (rate * boost > DENSE_SHARE * n_seen) {
+            boost = 0;  // nothing is left to decide
+            for (int64_t j = 0; j < n_seen; j++) {
+                const double x = dot<0>(row, first_key + j * n_clusters, n_clusters);
+                if (address.of_cell(CELL, j) < (is_poisson ? -std::expm1(-x) : x)) found.add(j);
+            }
+            return;
+        }
+        rate = 0;
+        for (int64_t v = 0; v < n_clusters; v++) ends[v] = rate += row[v] * total[v];
+        const int64_t n = poisson(rate * boost, address, 0);
+        points.clear();
+        points.add(n, address.row);
+        steps.resize(std::max(steps.size(), size_t(points.draw(address))));
+        for (int64_t t = 0; t < n; t++) {
+            steps[t] = first_above(ends.data(), n_clusters, uniform(points(0, t)) * rate);
+            if (!is_causal) __builtin_prefetch(&tables[steps[t] * n_keys + (points(2, t) * n_keys >> 32)]);
+        }
+        for (int64_t t = 0; t < n; t++) {
+            const int64_t v = steps[t], start = v * n_keys;
+            const uint64_t upper = points(2, t), lower = points(3, t), place = upper * n_keys + (lower * n_keys >> 32);
+            const int64_t j = is_causal ? first_above(&sums[start], n_seen, fine_uniform(upper, lower) * total[v])
+                                        : choose(&tables[start], 0, place);
+            if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // rounding alone leads to another
+        }
+    }
+
+    bool is_law_met() const { return is_poisson || boost == 0; }
+    bool keeps(int64_t at, int64_t key, double u) const {
+        if (u * boost < 1) return true;  // whatever its rate
+        const double x = dot<0>(query + at * n_clusters, first_key + key * n_clusters, n_clusters);
+        return u * -std::expm1(-boost * x) < std::min(x, 1.0);
+    }
+};
+
+}  // namespace
+
+void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_t n_clusters, bool is_poisson,
+                const Drawing *drawing, int64_t *degrees, int64_t **keys) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t i) {
+        const auto make = [=] { return ExactDraw(query, key, n_clusters, is_poisson, drawing->offset >= 0); };
+        keys[i] = draw_rows(start, stop, *drawing, degrees, make);
+    });
+}
+
+void release(int64_t *keys) { std::free(keys); }

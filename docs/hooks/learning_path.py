@@ -60,7 +60,7 @@ def rule():
     """The rule by which the time is counted."""
     return (
         f"{course.WORDS_PER_MINUTE} words of prose and {course.LINES_PER_MINUTE} lines of code per minute, "
-        "without what is folded"
+        "not counting folded parts"
     )
 
 

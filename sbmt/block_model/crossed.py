@@ -14,6 +14,7 @@ from sbmt.kernels import operators
 from sbmt.kernels.operators import can_run_on
 from sbmt.types import full_precision
 
+AT_ONCE = 4096  # tokens, in the choice of parts
 CHUNK = 16  # queries at a time, in sums over causal pairs
 LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two
 Chosen = tuple[Tensor, Tensor]
@@ -34,6 +35,17 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
     weight = by_partition.gather(-1, part).softmax(-1).flatten(-2)
     first = by_partition.shape[-1] * torch.arange(by_partition.shape[-2], device=logits.device)[:, None]
     return (part + first).flatten(-2).to(torch.int16), weight
+
+
+def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> Chosen:
+    """:func:`part_memberships` of tokens, whose logits are their products with the clusters.
+
+    Logits are computed for some tokens at a time on a CPU, so that they stay in its cache.
+    """
+    some = tokens.split(tokens.shape[2] if tokens.is_cuda else AT_ONCE, 2)
+    found = [part_memberships((clusters @ x.mT).unflatten(2, (n_partitions, -1))) for x in some]
+    part, weight = (torch.cat(x, 2) if len(x) > 1 else x[0] for x in zip(*found, strict=True))
+    return part, weight
 
 
 class CrossedModel(BlockModel):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sbmt.attention.cache import Cache, check_decoding
 from sbmt.attention.dispatch import check_attention_inputs
 from sbmt.attention.inputs import GateRule
-from sbmt.block_model.crossed import CrossedModel, part_memberships
+from sbmt.block_model.crossed import CrossedModel, choose_parts
 from sbmt.block_model.fit import Learning, unit_gradient
 from sbmt.block_model.model import BlockModel, ExtraKeys, Link
 from sbmt.errors import SbmtError, check_choice, check_sizes
@@ -207,8 +207,7 @@ class SBMAttention(nn.Module):
                 n_partitions = 2 * self.n_groups
                 centres = clusters.unflatten(1, (n_partitions, -1))  # heads partitions size d
                 blocks = self._block_matrix(centres @ centres.mT, n_visible, n_factors=2)
-                in_parts = ((clusters @ node.mT).unflatten(2, (n_partitions, -1)) for node in nodes)
-                queries, keys = map(part_memberships, in_parts)
+                queries, keys = (choose_parts(clusters, node, n_partitions) for node in nodes)
                 return CrossedModel(queries, blocks, keys, query_mask, key_mask, self.causal)
             queries, keys = ((node @ clusters.mT).sigmoid() for node in nodes)
             block_matrix = self._block_matrix(clusters @ clusters.mT, n_visible, n_factors=1)

@@ -5,7 +5,7 @@ import torch
 
 from sbmt import SbmtError, sample_edges
 from sbmt.block_model import crossed
-from sbmt.block_model.crossed import CrossedModel, part_memberships
+from sbmt.block_model.crossed import CrossedModel, choose_parts, part_memberships
 from sbmt.block_model.fit import fit_loss
 from tests.block_model.crossed_models import (
     BATCH,
@@ -43,6 +43,19 @@ def test_memberships_and_their_gradients_are_those_of_the_twin(n_partitions, siz
     in_parts = torch.zeros_like(expected).scatter_add(-1, part.long(), weight)
     torch.testing.assert_close(in_parts, expected, rtol=1e-12, atol=1e-12)
     assert_same_gradients(in_parts, expected, [logits], atol=1e-11, least=1e-3 if size > 1 else 0.0)
+
+
+def test_parts_are_chosen_for_some_tokens_at_a_time(route, monkeypatch):
+    clusters, tokens = leaves = [
+        torch.randn(HEADS, 8, 3, dtype=torch.float64),
+        torch.randn(BATCH, HEADS, N, 3).double(),
+    ]
+    whole = choose_parts(clusters.requires_grad_(), tokens.requires_grad_(), 2)
+    monkeypatch.setattr(crossed, "AT_ONCE", 2)
+    part, weight = choose_parts(clusters, tokens, 2)
+    assert torch.equal(part, whole[0])
+    torch.testing.assert_close(weight, whole[1])
+    assert_same_gradients(weight, whole[1], leaves)
 
 
 def test_ties_and_extreme_logits_leave_two_memberships_that_sum_to_one(route):

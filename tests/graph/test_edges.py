@@ -100,7 +100,10 @@ def test_masks_count_pairs_and_follow_every_conversion():
 
 @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("window", [0, 1, 4, 100])
-def test_a_window_is_added_to_the_edges(window, density):
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_window_is_added_to_the_edges(window, density, is_compiled, monkeypatch):
+    if not is_compiled:
+        monkeypatch.setattr("sbmt.graph.edges.can_run_on", lambda device: False)
     queries, keys = torch.tensor([[True] * 6, [True] * 4 + [False] * 2]), torch.tensor([[False] + [True] * 5])
     mask = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0)) < density
     edges = EdgeList.from_dense(mask & queries[:, None, :, None] & keys[:, None, None], queries, keys)

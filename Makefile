@@ -156,9 +156,9 @@ bench: $(STAMP)
 gpu: $(STAMP)
 	mkdir -p results/gpu
 	$(BIN)/python -m pytest -q -n0 tests/kernels/test_gpu.py tests/kernels/test_gpu_paper.py
+	$(BIN)/python -m pytest -q -n0 -m gpu tests/graph tests/experiments/benchmarks
 	$(BIN)/sbmt bench --device cuda --suite fitted --json runs/gpu/bench_fitted.json $(GPU_ARGS)
 	cp runs/gpu/bench_fitted.json results/gpu
-	$(BIN)/python -m pytest -q -m gpu tests/graph
 	$(BIN)/python results/measure/gpu_training.py
 	$(BIN)/sbmt bench --device cuda --suite attention --json runs/gpu/bench.json $(GPU_ARGS)
 	cp runs/gpu/bench.json results/gpu

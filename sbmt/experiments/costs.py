@@ -4,18 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torch import nn
-
-from sbmt.cost import count_operations, uncounted
-from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.experiments.tables import LEFT_OUT, Table
+from sbmt.cost import count_operations
+from sbmt.errors import SbmtError, choose
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.tasks import PAPER, TASK_TITLES
-from sbmt.layers.registry import ATTENTIONS, RESERVED
 
 DENSITIES = {"listops": 0.0115, "text": 0.1062, "retrieval": 0.0249, "image": 0.0133, "pathfinder": 0.0261}
 """Densities of the paper's models trained with λ = 1e-1 (Table 2), which its Table 3 describes."""
-N_IDS, N_LABELS = 256, 10  # neither affects the cost of attention
 REFERENCE = "full"
 METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     REFERENCE: ("full attention", "full", {}),
@@ -29,12 +25,6 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "random-mask": ("random mask", "random_mask", {}),
 }
 """The rows of the tables: their titles, and the attentions of their models with options."""
-
-
-def method_of(name: str) -> tuple[str, str, dict[str, Any]]:
-    """The row of a name in :data:`METHODS`, or of an attention registered with :func:`sbmt.register_attention`."""
-    is_registered = name in ATTENTIONS and name not in RESERVED
-    return (name, name, {}) if is_registered else choose("attention", name, METHODS)
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,6 @@ class Column:
 
     def __post_init__(self) -> None:
         choose("task", self.task, PAPER)
-        check_sizes(n=self.n)
         if not 0 < self.density < 1:
             raise SbmtError("density in (0, 1)", self.density, "give the share of the pairs that are edges")
 
@@ -62,16 +51,6 @@ def paper_columns() -> tuple[Column, ...]:
     return tuple(Column(titles[name], PAPER[name].length, density, name) for name, density in DENSITIES.items())
 
 
-def model_of(method: str, column: Column) -> nn.Module:
-    """The model in eval mode and without gradients."""
-    _, attention, options = method_of(method)
-    options = {"mask_density": column.density} | options  # which attentions without random masks ignore
-    changes: dict[str, Any] = {"options": None, "option_defaults": tuple(options.items())}
-    config = replace(PAPER[column.task], length=column.n, attention=attention, **changes)
-    info = {"vocab_size": N_IDS, "class_names": range(N_LABELS), "n_documents": 1 + (column.task == "retrieval")}
-    return build_model(config, info).eval().requires_grad_(False)
-
-
 def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_columns()) -> dict[str, Any]:
     """Counts the operations of methods (all if none are named) and of full attention, for JSON."""
     names = dict.fromkeys((REFERENCE, *(methods or METHODS)))
@@ -80,9 +59,12 @@ def cost_report(methods: Sequence[str] = (), columns: Sequence[Column] = paper_c
 
 
 def _operations(method: str, column: Column) -> dict[str, Any]:
-    model = model_of(method, column)
-    if uncounted(model):
-        return {"missing": "not counted"}
+    _, attention, options = choose("attention", method, METHODS)
+    options = {"mask_density": column.density} | options  # which attentions without random masks ignore
+    changes: dict[str, Any] = {"options": None, "option_defaults": tuple(options.items())}
+    config = replace(PAPER[column.task], length=column.n, attention=attention, **changes)
+    info = {"vocab_size": 256, "class_names": range(10), "n_documents": 1 + (column.task == "retrieval")}
+    model = build_model(config, info).eval().requires_grad_(False)
     count = count_operations(model, column.n, density=column.density)
     return {"attention": {"n_flops": count.attention().n_flops}, "model": {"n_flops": count.n_flops}}
 
@@ -90,14 +72,12 @@ def _operations(method: str, column: Column) -> dict[str, Any]:
 def cost_tables(report: dict[str, Any]) -> list[Table]:
     """FLOPs relative to full attention, from :func:`cost_report`."""
     headings = ("", *(f"{column['title']}, {100 * column['density']:.3g} %" for column in report["columns"]))
-    found = report["operations"]
-    notes = dict.fromkeys(f"{x}: {one['missing']}" for x, mine in found.items() for one in mine if "missing" in one)
     tables = []
     for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):
+        flops = {name: [one[kind]["n_flops"] for one in found] for name, found in report["operations"].items()}
         rows = []
-        for name, mine in found.items():
-            pairs = zip(mine, found[REFERENCE], strict=True)
-            cells = (f"{x[kind]['n_flops'] / y[kind]['n_flops']:.2f}" if kind in x else LEFT_OUT for x, y in pairs)
-            rows.append((method_of(name)[0], *cells))
-        tables.append(Table(f"flops-{kind}", f"{title}, full attention = 1", headings, tuple(rows), tuple(notes)))
+        for name, mine in flops.items():
+            cells = (f"{x / full:.2f}" for x, full in zip(mine, flops[REFERENCE], strict=True))
+            rows.append((METHODS[name][0], *cells))
+        tables.append(Table(f"flops-{kind}", f"{title}, full attention = 1", headings, tuple(rows)))
     return tables

@@ -1,15 +1,9 @@
 """The operations of every attention, and their tables."""
 
 import pytest
-import torch
-from torch import nn
 
-from sbmt import AttentionOutput, SbmtError
+from sbmt import SbmtError
 from sbmt.experiments.costs import DENSITIES, METHODS, Column, cost_report, cost_tables, paper_columns
-from sbmt.experiments.tables import LEFT_OUT
-from sbmt.layers import registry
-
-SHORT = (Column("n = 64", 64, 0.25),)
 
 
 @pytest.fixture(scope="module")
@@ -52,35 +46,16 @@ def test_tables_are_rectangular_and_relative(counted):
     assert all(float(a[1]) <= float(m[1]) for a, m in zip(attention.rows, model.rows, strict=True) if a[1] < "1.00")
 
 
-class Mean(nn.Module):
-    """An attention from outside: every token becomes the mean."""
-
-    def __init__(self, d_head, n_heads, dropout=0.0):
-        super().__init__()
-        self.n_heads, self.d_head = n_heads, d_head
-
-    def forward(self, query, key, value, *, query_mask=None, key_mask=None, generator=None, return_edges=False):
-        density = torch.ones(value.shape[:2])
-        return AttentionOutput(value.mean(2, keepdim=True).expand_as(value), density)
-
-
-def test_an_attention_from_outside_is_said_to_be_not_counted():
-    registry.register_attention("mean", Mean)
-    try:
-        for table in cost_tables(cost_report(["mean"], SHORT)):
-            assert table.rows[1] == ("mean", LEFT_OUT) and table.notes == ("mean: not counted",)
-    finally:
-        registry.ATTENTIONS.pop("mean", None)
-
-
 @pytest.mark.bad_input
-@pytest.mark.parametrize(("column", "words"), [((64, 0.1, "chess"), "task to be one of"), ((64, 0.0), "density in")])
-def test_bad_columns_are_refused(column, words):
+@pytest.mark.parametrize(
+    ("method", "column", "words"),
+    [
+        ("full", (64, 0.1, "chess"), "task to be one of"),
+        ("full", (64, 0.0), "density in"),
+        ("full", (0, 0.1), "length > 0"),
+        ("flash", (64, 0.1), "attention to be one of 'full'"),
+    ],
+)
+def test_bad_columns_and_unknown_methods_are_refused(method, column, words):
     with pytest.raises(SbmtError, match=words):
-        Column("", *column)
-
-
-@pytest.mark.bad_input
-def test_unknown_methods_are_refused():
-    with pytest.raises(SbmtError, match="attention to be one of 'full'"):
-        cost_report(["flash"], SHORT)
+        cost_report([method], [Column("", *column)])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +14,15 @@ from sbmt.experiments.data.repeated_tokens import sample_fresh_values
 from sbmt.experiments.sparsification.rates import bisect
 from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
-from sbmt.samplers import sample_edges
+from sbmt.layers.registry import PRESETS
 
-CPU = torch.device("cpu")
-_CLOSED = 8.0  # minus the logit of a membership that should be 0: σ(−8) < 4e-4
-_TOKENS_TO_MEASURE = 1024  # tokens are alike, so some of them suffice to estimate the density of all
+Inputs = tuple[SBMAttention, Tensor, Tensor]  # a layer, and its queries and keys
+_TOKENS_TO_MEASURE = 1024  # tokens are alike, so the pairs of some have the density of all
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Properties of an input: n queries and keys, the expected share of pairs that are edges, and sizes.
-
-    ``kind`` is ``"near-constant"``, ``"structured"`` or ``"fitted"``, see the functions of these names.
-    """
+    """An input of a kind in :data:`KINDS`: n queries and keys, the expected share of edges among pairs, and sizes."""
 
     n: int
     density: float
@@ -39,9 +36,10 @@ class Setting:
         choose("kind", self.kind, KINDS)
 
 
-def fitted_setting(n: int, keys_per_query: float) -> Setting:
-    """The setting of :func:`fitted` with so many keys per query, the token itself among them."""
-    return Setting(n, keys_per_query / n, "fitted", n_clusters=1024)
+def fitted_setting(n: int, n_keys: int, n_heads: int = 4, d_head: int = 32) -> Setting:
+    """A fitted layer with so many keys per query, the token itself among them: the shipped one, or an untrained one."""
+    kind = "fitted" if (n_heads, d_head) == (4, 32) else UNTRAINED
+    return Setting(n, n_keys / n, kind, 1024, n_heads, d_head)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +55,7 @@ class Case:
     key: Tensor
     value: Tensor
     cotangent: Tensor
+    generator: torch.Generator  # of masks, on the device of the tokens
 
     def block_model(self) -> BlockModel:
         """The block model that the layer infers from these tokens."""
@@ -68,39 +67,34 @@ class Case:
         return [self.query, self.key, self.value, *self.layer.parameters()]
 
 
-def build(setting: Setting, seed: int = 0, device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> Case:
+def build(setting: Setting, seed: int = 0, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Case:
     """The input for a setting, the same for the same seed, with a layer in float32 and tokens in ``dtype``."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         layer, query, key = KINDS[setting.kind](setting)
-        value, cotangent = (torch.randn_like(query) for _ in range(2))
-        query, key, value, cotangent = (x.to(device, dtype) for x in (query, key, value, cotangent))
+        tokens = (query, key, *torch.randn(2, *query.shape))
+    query, key, value, cotangent = (x.to(device, dtype) for x in tokens)
     for leaf in (query, key, value):
         leaf.requires_grad_()
-    return Case(setting, layer.to(device), query, key, value, cotangent)
+    generator = torch.Generator(device).manual_seed(seed)
+    return Case(setting, layer.to(device), query, key, value, cotangent, generator)
 
 
-def near_constant(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
+def near_constant(setting: Setting) -> Inputs:
     """Memberships that differ little, as at the start of training: all pairs are about equally likely.
 
     All clusters get the same component along one direction, along which the MLP's last bias moves all tokens.
     """
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
-    query, key = (torch.randn(1, setting.n_heads, setting.n, setting.d_head) for _ in range(2))
     direction = torch.full((setting.d_head,), setting.d_head**-0.5)
     layer.clusters.add_((0.1 - layer.clusters @ direction)[..., None] * direction)
     *_, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
     start = last.bias.clone()
-
-    def density_at(shift: float) -> float:
-        last.bias.copy_(start + shift * direction)
-        return _density(layer, query, key)
-
-    _meet(density_at, setting.density, -200.0, 200.0)
-    return layer, query, key
+    query, key = torch.randn(2, 1, setting.n_heads, setting.n, setting.d_head)
+    return _meet(setting, (layer, query, key), lambda x: last.bias.copy_(start + x * direction), -200.0, 200.0)
 
 
-def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
+def structured(setting: Setting) -> Inputs:
     """Memberships close to one-hot over g groups: a block-diagonal expected mask, with rows and columns shuffled.
 
     Cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group, and a token is
@@ -114,58 +108,59 @@ def structured(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
     first, last = (module for module in layer.node_mlp if isinstance(module, nn.Linear))
     first.weight.copy_(axes)
     first.bias.zero_()
-    last.bias.fill_(-_CLOSED / 3.0)
+    last.bias.fill_(-8 / 3.0)  # a membership that should be 0 is σ(−8) < 4e-4
     order = torch.rand(2, 1, setting.n_heads, setting.n).argsort(-1)  # differs from head to head
     tokens = 4.0 * axes[order % n_groups]
     query, key = tokens + 0.1 * torch.randn_like(tokens)  # 1 heads n d_head each
-
-    def density_at(gain: float) -> float:
-        last.weight.copy_(gain * axes)
-        return _density(layer, query, key)
-
-    _meet(density_at, setting.density, 0.0, 3.0)
-    return layer, query, key
+    return _meet(setting, (layer, query, key), lambda gain: last.weight.copy_(gain * axes), 0.0, 3.0)
 
 
-def fitted(setting: Setting) -> tuple[SBMAttention, Tensor, Tensor]:
-    """Memberships of a trained network: the shipped fitted one, applied to an unseen sequence.
+def fitted(setting: Setting) -> Inputs:
+    """Memberships of a trained network: the shipped fitted one, of 4 heads of 32, applied to an unseen sequence.
 
     It was trained to find equal values among 256 tokens, each a noisy copy of a random vector, so that sequences of any
     length are alike. All its rates are multiplied by one number, set to meet the density, self-loops included.
     """
     model = load_run(SHIPPED_FITTED).model.eval()
     layer: SBMAttention = next(module for module in model.modules() if isinstance(module, SBMAttention))
-    n_measured = min(_TOKENS_TO_MEASURE, setting.n)
     seen: list[Tensor] = []
-    start = layer.log_start.clone()
-    layer.log_start.sub_(20.0)  # hardly an edge, so that reading takes no time
+    layer.log_start.fill_(-30.0)  # hardly an edge, so that reading takes no time
     with layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens)):
         model(sample_fresh_values(1, setting.n)[0])
-    query, key, _ = seen
-
-    def density_at(shift: float) -> float:
-        layer.log_start.copy_(start + shift)
-        model = layer.block_model(query[:, :, :n_measured], key)
-        edges = sample_edges(model)
-        is_loop = edges.rows() % n_measured == edges.keys
-        n_edges = edges.n_edges + setting.n_heads * n_measured - int(is_loop.sum())
-        return n_edges / int(model.n_pairs) / setting.n_heads
-
-    _meet(density_at, setting.density, -20.0, 10.0)
-    return layer, query.contiguous(), key.contiguous()
+    query, key = (x.contiguous() for x in seen[:2])
+    return _meet(setting, (layer, query, key), layer.log_start.fill_, -30.0, 10.0)
 
 
+def untrained(setting: Setting) -> Inputs:
+    """Random tokens in a new fitted layer, for heads that no shipped network has.
+
+    Its clusters mean nothing, but a query has as many keys as with :func:`fitted`, scattered over the sequence.
+    """
+    options: dict[str, Any] = PRESETS["fitted"] | {"n_clusters": setting.n_clusters}
+    layer = SBMAttention(setting.d_head, setting.n_heads, **options)
+    query, key = torch.randn(2, 1, setting.n_heads, setting.n, setting.d_head)
+    return _meet(setting, (layer, query, key), layer.log_start.fill_, -30.0, 10.0)
+
+
+UNTRAINED = "fitted, untrained"
 MADE_UP = {"near-constant": near_constant, "structured": structured}
-KINDS = MADE_UP | {"fitted": fitted}
+KINDS = MADE_UP | {"fitted": fitted, UNTRAINED: untrained}
 
 
-def _density(layer: SBMAttention, query: Tensor, key: Tensor) -> float:
-    some = (x[:, :, :_TOKENS_TO_MEASURE] for x in (query, key))
-    return float(layer.block_model(*some).expected_density().mean())
+def _meet(setting: Setting, inputs: Inputs, change: Callable[[float], object], low: float, high: float) -> Inputs:
+    """Changes one number of the layer until the density, self-loops included, is that of the setting."""
+    layer, *tokens = inputs
 
+    def density_at(number: float) -> float:
+        change(number)
+        mask = layer.block_model(*(x[:, :, :_TOKENS_TO_MEASURE] for x in tokens)).expected_mask()[0]  # heads n n
+        if layer.window is None:
+            return float(mask.mean())
+        is_loop = torch.eye(mask.shape[1], dtype=torch.bool)
+        return float(mask[:, ~is_loop].mean()) + 1 / setting.n
 
-def _meet(density_at: Callable[[float], float], density: float, low: float, high: float) -> None:
     least, most = density_at(low), density_at(high)
-    if not least <= density <= most:
-        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", density, "choose a density in this range")
-    bisect(density_at, density, low, high)
+    if not least <= setting.density <= most:
+        raise SbmtError(f"a density from {least:.3g} to {most:.3g}", setting.density, "choose a density in this range")
+    bisect(density_at, setting.density, low, high)
+    return inputs

@@ -4,9 +4,9 @@ import copy
 import gc
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from sbmt.baselines.random_mask import RandomMaskAttention
-from sbmt.command import is_out_of_memory
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
@@ -26,92 +24,72 @@ from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.memory import peak_of
 from sbmt.types import AttentionOutput
 
-Planned = tuple[Setting, list[dict[str, Any]]]  # with what a results file says of its forward and training case
+Planned = tuple[Setting, dict[str, Any]]  # with what a results file says of the case
 Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=...) yields the same items
 REFERENCE, OURS = "sdpa", "sbm"
-DEGREE = 0.01 * 4096  # keys per query, the same for every n of a sweep
+MOST_TOKENS = 16_384  # tokens of full attention on a CPU
+DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}  # of queries, keys and values; on a GPU as under autocast
 
 
-def _both(*points: tuple[int, float], **sizes: int) -> list[list[Setting]]:
-    """For each point (n, density) the settings with each kind of made-up input."""
-    return [[Setting(n, density, kind, **sizes) for kind in MADE_UP] for n, density in points]
-
-
-SUITES: dict[str, dict[str, list[list[Setting]]]] = {
-    "attention": {
-        "target": _both((4096, 0.01), (4096, 0.04), (16384, 0.0025), (65536, 0.0005)),
-        "density": _both(*((4096, density) for density in (0.01, 0.04, 0.0025, 0.16, 0.5))),
-        "n": _both(*((n, DEGREE / n) for n in (4096, 2048, 1024, 8192, 16384, 32768, 65536))),
-        "clusters": _both((4096, 0.01), n_clusters=32) + _both((4096, 0.01)) + _both((4096, 0.01), n_clusters=256),
-    },
-    "fitted": {
-        "n": [[fitted_setting(2**power, 16.0)] for power in range(9, 17)],
-        "keys": [[fitted_setting(n, keys)] for n in (1024, 4096, 16384) for keys in (8.0, 16.0, 32.0)],
-    },
-}
-"""The settings at each point of each sweep of a suite."""
-
-
-def full_attention(case: Case, kernel: SDPBackend = SDPBackend.FLASH_ATTENTION) -> Tensor:
-    """Full attention by one kernel of torch, which raises if it cannot run; ``MATH`` keeps all scores in memory."""
-    with sdpa_kernel(kernel):
+def full_attention(case: Case) -> Tensor:
+    """Full attention by torch's flash kernel, which raises if it cannot run."""
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return scaled_dot_product_attention(case.query, case.key, case.value)
 
 
-def sbm_attention(case: Case, backend: str = "auto") -> Any:
-    """The case's layer, in training mode where gradients are wanted; with ``"dense"`` it draws every pair if it can."""
+def sbm_attention(case: Case) -> AttentionOutput:
+    """The case's layer, in training mode where gradients are wanted."""
     layer = copy.copy(case.layer)  # shares the parameters
-    layer.backend = backend
-    if backend == "dense" and case.setting.kind != "fitted":
-        layer.sampler = "bernoulli"
     layer.training = torch.is_grad_enabled()
-    return layer(case.query, case.key, case.value)
+    return layer(case.query, case.key, case.value, generator=case.generator)
 
 
-def window_attention(case: Case) -> Any:
-    """A window of as many keys as are drawn, through the library's own kernels."""
-    setting = case.setting
-    n_keys = round(setting.n * setting.density)
-    layer = RandomMaskAttention(setting.d_head, setting.n_heads, mask_density=0.0, window=n_keys)
-    return layer(case.query, case.key, case.value)
+def flex_window(case: Case) -> Tensor:
+    """FlexAttention, compiled, to a window of as many keys as are drawn."""
+    n, n_keys = case.setting.n, round(case.setting.n * case.setting.density)
+    return _flex_window(n, n_keys // 2, case.query.device)(case.query, case.key, case.value)
 
 
 @cache
-def _flex_window(n: int, reach: int, device: torch.device) -> Callable[..., Any]:
-    """FlexAttention, compiled, over keys at most ``reach`` places away."""
-    mask = create_block_mask(lambda b, h, i, j: (i - j).abs() <= reach, None, None, n, n, device=str(device))
-    return partial(torch.compile(flex_attention), block_mask=mask)
-
-
-def flex_window(case: Case) -> Any:
-    """The same window through FlexAttention, whose mask is made once."""
-    reach = round(case.setting.n * case.setting.density) // 2
-    return _flex_window(case.setting.n, reach, case.query.device)(case.query, case.key, case.value)
+def _flex_window(n: int, reach: int, device: torch.device) -> Callable[..., Tensor]:
+    torch.compiler.reset()  # since torch no longer compiles a function after a few masks
+    make_mask = torch.compile(create_block_mask)  # which otherwise needs memory for all pairs
+    mask = make_mask(lambda b, h, i, j: (i - j).abs() <= reach, None, None, n, n, device=str(device))
+    return partial(torch.compile(flex_attention, dynamic=False), block_mask=mask)
 
 
 CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput]] = {
     REFERENCE: full_attention,
-    "math": lambda case: full_attention(case, SDPBackend.MATH),
     OURS: sbm_attention,
-    "pyg": lambda case: sbm_attention(case, "pyg"),
-    "window": window_attention,
-    "dense": lambda case: sbm_attention(case, "dense"),
     "flex": flex_window,
 }
-ON_GPU = {"attention": (), "fitted": ("flex",)}  # besides the following
-IN_SUITE = {"attention": (REFERENCE, OURS, "math", "pyg", "dense"), "fitted": (REFERENCE, OURS, "window", "dense")}
+GRAPHS = {"sdpa-graph": REFERENCE, "sbm-graph": OURS}
+"""Contestants that replay another one's forward pass, captured in a CUDA graph."""
 
 
-def too_large(name: str, setting: Setting) -> str | None:
-    """Why a contestant does not take part in a case on a CPU, or None; on a GPU, it runs out of memory."""
-    n_pairs = setting.n_heads * setting.n**2
-    most = {REFERENCE: 2**30, "math": 2**26, "dense": 2**24, "pyg": 2**22}.get(name, n_pairs)
-    size, what = (n_pairs * setting.density, "edges") if name == "pyg" else (n_pairs, "pairs")
-    return None if size <= most else f"left out above {most / 2**20:.0f} Mi {what} over all heads"
+Sweeps = dict[str, list[Setting]]
+SUITES: dict[str, Sweeps] = {
+    "attention": {
+        "density": [Setting(4096, density, x) for density in (0.01, 0.04, 0.0025, 0.16, 0.5) for x in MADE_UP],
+        "n": [Setting(1024 * x, 0.04 / x, kind) for x in (4, 2, 1, 8, 16, 32, 64) for kind in MADE_UP],
+    },
+    "fitted": {
+        "n": [fitted_setting(2**power, 16) for power in range(9, 17)],
+        "keys": [fitted_setting(n, keys) for n in (1024, 4096, 16384) for keys in (8, 16, 32)],
+    },
+}
+"""The settings of each sweep of a suite."""
+HEADS = (4, 32), (8, 64)  # the shipped network's, and others, whose layer is untrained
+POINTS = [(n, keys) for keys in (16, 32) for n in (4096, 16384, 65536)]
+ON_GPU: dict[str, Sweeps] = SUITES | {
+    "fitted": {f"{heads}x{d}": [fitted_setting(n, keys, heads, d) for n, keys in POINTS] for heads, d in HEADS}
+}
 
 
 def entry(name: str, case: Case, is_training: bool) -> Entry:
     """The timed call: the output, or with ``is_training`` all gradients of its product with the cotangent."""
+    if name in GRAPHS:
+        return Entry(lambda graph: graph.replay(), cache(partial(captured, case, GRAPHS[name])), on_gpu=True)
 
     def call(_: object) -> tuple[Tensor | None, ...]:
         with torch.set_grad_enabled(is_training):
@@ -123,20 +101,29 @@ def entry(name: str, case: Case, is_training: bool) -> Entry:
         cotangents = [case.cotangent, *map(torch.ones_like, losses)]
         return torch.autograd.grad([values, *losses], case.leaves, cotangents, allow_unused=True)
 
-    return Entry(call)
+    return Entry(call, on_gpu=case.query.is_cuda)
 
 
-def compare(case: Case, is_training: bool, names: Sequence[str], pace: Pace) -> dict[str, Summary]:
+@torch.no_grad()
+def captured(case: Case, name: str) -> torch.cuda.CUDAGraph:
+    """A contestant's forward pass in a CUDA graph, which draws another mask each time."""
+    case = replace(case, generator=torch.Generator(case.query.device))
+    CONTESTANTS[name](case)  # compiles
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(case.generator)
+    with torch.cuda.graph(graph):
+        CONTESTANTS[name](case)
+    return graph
+
+
+def compare(case: Case, is_training: bool, names: Iterable[str], pace: Pace) -> dict[str, Summary]:
     """A summary for each contestant that runs, with the ``peak`` of its memory; ``{"missing": why}`` for the others.
 
     Ratios are to full attention; if that does not run, there are only times.
     """
-    found: dict[str, Summary] = {}
-    entries = {name: entry(name, case, is_training) for name in names}
-    for name in names:
-        why = None if case.query.is_cuda else too_large(name, case.setting)
-        found[name] = {"missing": why} if why else first_call(entries[name], case.query.device)
-    running = {name: entries[name] for name in names if "missing" not in found[name]}
+    entries = {name: entry(name, case, is_training) for name in names if not (is_training and name in GRAPHS)}
+    found = {name: first_call(name, one, case) for name, one in entries.items()}
+    running = {name: one for name, one in entries.items() if "missing" not in found[name]}
     if running:
         reference = REFERENCE if REFERENCE in running else next(iter(running))
         times = race(running, pace, reference=reference, headline=tuple({OURS} & running.keys()))
@@ -145,10 +132,15 @@ def compare(case: Case, is_training: bool, names: Sequence[str], pace: Pace) -> 
     return found
 
 
-def first_call(first: Entry, device: torch.device) -> Summary:
+def first_call(name: str, first: Entry, case: Case) -> Summary:
     """Why a contestant is ``missing``, or its ``peak`` of memory in MiB, which is measured only on GPUs and Linux."""
+    device = case.query.device
+    if (name, device.type) == (REFERENCE, "cpu") and case.setting.n > MOST_TOKENS:
+        return {"missing": f"left out above {MOST_TOKENS:,} tokens"}
     try:
         first.seconds()
+        if name in GRAPHS:  # its memory was allocated when it was captured
+            return {}
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
@@ -156,25 +148,21 @@ def first_call(first: Entry, device: torch.device) -> Summary:
             return {"peak": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
         return {"peak": round(peak_of(first.seconds), 1)} if sys.platform == "linux" else {}
     except Exception as error:  # whatever a contestant raises is its result, and the others continue
-        if is_out_of_memory(error):
-            return {"missing": "out of memory"}
         message = (str(error).strip() or "no message").splitlines()[0][:160]
         return {"missing": f"does not run here: {type(error).__name__}: {message}"}
 
 
-def plan_cases(suite: str, is_quick: bool, device: torch.device) -> list[Planned]:
-    """The settings of a suite in the order of measurement, each with a forward pass and a training step.
+def plan_cases(sweeps: Sweeps, is_quick: bool, device: str) -> list[Planned]:
+    """The cases in the order of measurement: for each setting a forward pass, then a training step.
 
-    Quick ones are those at the first two points of each sweep. On a GPU, queries, keys and values are bfloat16, as
-    under autocast.
+    Quick ones are those with the first four settings of each sweep.
     """
-    points = choose("suite", suite, SUITES)
-    sweeps = {sweep: list(chain(*mine[: 2 if is_quick else None])) for sweep, mine in points.items()}
-    dtype = "bfloat16" if device.type == "cuda" else "float32"
+    chosen = {sweep: settings[: 4 if is_quick else None] for sweep, settings in sweeps.items()}
     plan: list[Planned] = []
-    for setting in dict.fromkeys(chain(*sweeps.values())):  # each once
-        about = asdict(setting) | {"dtype": dtype, "sweeps": [name for name, mine in sweeps.items() if setting in mine]}
-        plan.append((setting, [about | {"is_training": way} for way in (False, True)]))
+    for setting in dict.fromkeys(chain(*chosen.values())):  # each once
+        about = asdict(setting) | {"dtype": str(DTYPES[device]).removeprefix("torch.")}
+        about["sweeps"] = [sweep for sweep, settings in chosen.items() if setting in settings]
+        plan += [(setting, about | {"is_training": way}) for way in (False, True)]
     return plan
 
 
@@ -191,7 +179,7 @@ def run_suites(
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
     ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
-    and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each setting; if the file exists,
+    and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each case; if the file exists,
     the cases in it are not measured again, which ``say`` is told.
 
     Raises:
@@ -201,34 +189,31 @@ def run_suites(
     threads = before if threads is None else threads
     if not 1 <= threads <= 1024:
         raise SbmtError("1 to 1024 threads", threads, "use at most one per core")
-    usable = torch.device(choose("device", device, {"cpu": "cpu", "cuda": "cuda"}))
-    if usable.type == "cuda" and not torch.cuda.is_available():
+    suites = choose("device", device, {"cpu": SUITES, "cuda": ON_GPU})
+    if device == "cuda" and not torch.cuda.is_available():
         raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
-    plan = {name: plan_cases(name, is_quick, usable) for name in names or SUITES}
-    pace = Pace(0.5, 3) if is_quick else Pace(2.0, 5)
+    plan = {name: plan_cases(choose("suite", name, suites), is_quick, device) for name in names or suites}
     torch.set_num_threads(threads)
     try:
-        result: dict[str, Any] = {"manifest": machine_manifest(usable), "is_quick": is_quick, "device": device}
-        result["suites"] = {name: {"found": {"cases": []}} for name in plan}
+        result: dict[str, Any] = {"manifest": machine_manifest(torch.device(device))}
+        result |= {"is_quick": is_quick, "device": device, "suites": {name: {"found": {"cases": []}} for name in plan}}
         if path is not None and path.exists():
             result = resumed(path, result, plan)
             n_found = sum(len(suite["found"]["cases"]) for suite in result["suites"].values())
-            say(f"{n_found} of {2 * sum(map(len, plan.values()))} cases are in {path} already.")
-        for name, settings in plan.items():
+            say(f"{n_found} of {sum(map(len, plan.values()))} cases are in {path} already.")
+        for name, planned in plan.items():
             cases = result["suites"][name]["found"]["cases"]
-            contestants = IN_SUITE[name] + ON_GPU[name] * (usable.type == "cuda")
-            for setting, pair in track(settings[len(cases) // 2 :], description=name):
-                case = build(setting, device=usable, dtype=getattr(torch, pair[0]["dtype"]))
-                with torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(0)
-                    cases += [
-                        about | {"results": compare(case, about["is_training"], contestants, pace)} for about in pair
-                    ]
-                if path is not None:
-                    write_json(path, result)
-                del case
-                gc.collect(1)  # what is left is young; a full collection takes longer than many a race
-                torch.cuda.empty_cache()
+            contestants = CONTESTANTS | GRAPHS if (name, device) == ("fitted", "cuda") else (REFERENCE, OURS)
+            remaining = track(planned[len(cases) :], description=name)
+            for setting, pair in groupby(remaining, key=lambda one: one[0]):
+                case = build(setting, device=device, dtype=DTYPES[device])
+                for _, about in pair:
+                    found = compare(case, about["is_training"], contestants, Pace(0.5, 3) if is_quick else Pace(2.0, 5))
+                    cases.append(about | {"results": found})
+                    if path is not None:
+                        write_json(path, result)
+                    gc.collect(1)  # what is left is young; a full collection takes longer than many a race
+                    torch.cuda.empty_cache()
     finally:
         torch.set_num_threads(before)
     return result
@@ -238,18 +223,13 @@ def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) 
     """The content of a results file to which cases will be added; SbmtError if it differs from what is planned."""
     before = read_json(path)
     check_form(before, {"manifest": dict, "suites": dict}, str(path))
-    _check_same(path, *({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before)))
-    for name, settings in plan.items():
+    now, then = ({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before))
+    pairs = [({name: x for name, x in now.items() if name not in ("command", "date", "manifest")}, then)]
+    for name in plan.keys() & before["suites"].keys():
         check_form(before["suites"][name], {"found": {"cases": list[dict]}}, f"{name} of {path}")
-        planned = chain(*(pair for _, pair in settings))
-        for about, case in zip(planned, before["suites"][name]["found"]["cases"], strict=False):
-            _check_same(path, about, case)
+        pairs += zip((about for _, about in plan[name]), before["suites"][name]["found"]["cases"], strict=False)
+    for planned, found in pairs:
+        if changed := [name for name in planned if planned[name] != found.get(name)]:
+            values = ", ".join(f"{name} is {planned[name]}, the file has {found.get(name)}" for name in changed)
+            raise SbmtError(f"cannot resume {path}: {values}: name another file, or remove this one to start anew")
     return before
-
-
-def _check_same(path: Path, now: dict[str, Any], before: dict[str, Any]) -> None:
-    names = now.keys() - {"command", "date", "manifest"}
-    changed = [name for name in now if name in names and now[name] != before.get(name)]
-    if changed:
-        values = ", ".join(f"{name} is {now[name]}, the file has {before.get(name)}" for name in changed)
-        raise SbmtError(f"cannot resume {path}: {values}: name another file, or remove this one to start anew")

@@ -3,17 +3,14 @@
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-from torch.utils.benchmark import timer  # waits for a GPU before reading the clock
-
-from sbmt.errors import choose
+import torch
 
 FEW_ROUNDS = 3  # rounds in which every contestant takes part, however slow it is
-
-Summary = dict[str, Any]
-"""Milliseconds ``median``, ``low``, ``high`` (quartiles), ``rounds``, and the same of the ratio to the reference."""
+Summary = dict[str, Any]  # of milliseconds and ratios, see summarise()
 
 
 @dataclass(frozen=True)
@@ -31,13 +28,22 @@ class Entry:
 
     run: Callable[[Any], object]
     prepare: Callable[[], Any] = lambda: None
+    on_gpu: bool = False  # timed by events of the GPU, from the start of its work to the end
 
     def seconds(self) -> float:
         """Times one call."""
         prepared = self.prepare()
-        start = timer()
-        result = self.run(prepared)
-        taken = timer() - start
+        if self.on_gpu:
+            events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            events[0].record()
+            result = self.run(prepared)
+            events[1].record()
+            events[1].synchronize()
+            taken = events[0].elapsed_time(events[1]) / 1e3
+        else:
+            start = perf_counter()
+            result = self.run(prepared)
+            taken = perf_counter() - start
         del result, prepared  # memory is freed outside the timed part
         return taken
 
@@ -51,7 +57,6 @@ def race(
     has used up its share of the time sits out, except for the reference and the headline contestants. A ratio is the
     median, over the rounds that a contestant took part in, of its time over the reference's time in the same round.
     """
-    choose("reference", reference, entries)
     steady, names = {reference, *headline}, list(entries)
     times: dict[str, list[float]] = {name: [] for name in names}  # NaN where it sat out
     used = dict.fromkeys(names, 0.0)
@@ -73,7 +78,7 @@ def race(
 
 
 def summarise(seconds: list[float], reference: list[float]) -> Summary:
-    """Median and quartiles of times, one per round and NaN in rounds sat out, and of their ratios round by round.
+    """Median and quartiles (``low``, ``high``), in milliseconds, and those of the ratios; NaN is a round sat out.
 
     Example:
         >>> found = summarise([0.002, 0.001, float("nan")], [0.001, 0.001, 0.009])

@@ -1,3 +1,5 @@
+"""Suites are planned, measured, resumed, and shown in tables."""
+
 import json
 
 import pytest
@@ -6,9 +8,11 @@ import torch
 from results.lookup import ROOT
 from sbmt import SbmtError
 from sbmt.experiments.benchmarks import run_suites, suites, tables_of
-from sbmt.experiments.benchmarks.cases import Setting, build
+from sbmt.experiments.benchmarks.cases import UNTRAINED, build, fitted_setting
 from sbmt.experiments.benchmarks.timing import Pace
 from tests.experiments.benchmarks.tiny import use_tiny_grids
+
+RACE = Pace(0.001, 3, 3)
 
 
 @pytest.fixture(scope="module")
@@ -18,33 +22,39 @@ def result():
         return run_suites(is_quick=True, threads=1)
 
 
-def check(table):
-    assert table.rows, table.name
-    assert {len(row) for row in table.rows} == {len(table.headings)}, table.name
-    assert all(cell for row in table.rows for cell in row), table.name
+def check(tables):
+    for table in tables:
+        assert table.rows, table.name
+        assert {len(row) for row in table.rows} == {len(table.headings)}, table.name
+        assert all(cell for row in table.rows for cell in row), table.name
 
 
-def test_a_result_survives_json_and_its_tables_are_rectangular_and_filled(result):
-    again = json.loads(json.dumps(result, allow_nan=False))
-    tables = {table.name: table for table in tables_of(again)}
-    assert list(tables.values()) == tables_of(result)
-    assert {"attention-n-training", "fitted-keys-forward"} <= set(tables)
-    for table in tables.values():
-        check(table)
-    assert result["manifest"]["processor"]
-
-
-@pytest.mark.parametrize("file", ["bench", "bench_fitted"])
-def test_published_files_have_tables(file):
-    for table in tables_of(json.loads((ROOT / "results" / f"{file}.json").read_text("utf-8"))):
-        check(table)
-
-
-def test_a_setting_that_sweeps_share_is_measured_once(result):
+def test_a_setting_that_sweeps_share_is_measured_once_and_shown(result):
     for suite in ("attention", "fitted"):
         cases = result["suites"][suite]["found"]["cases"]
         assert [case["is_training"] for case in cases] == [False, True] and len(cases[0]["sweeps"]) == 2
         assert cases[0]["dtype"] == "float32" and cases[0]["results"]["sdpa"]["ratio"] == 1.0
+        assert list(cases[0]["results"]) == ["sdpa", "sbm"]
+    tables = {table.name: table for table in tables_of(json.loads(json.dumps(result, allow_nan=False)))}
+    assert list(tables.values()) == tables_of(result) and result["manifest"]["processor"]
+    check(table for table in tables.values() if "memory" not in table.name)
+    assert tables["attention-training"].headings == ("SDPA ms", "SBM ms", "SBM / SDPA")
+    assert "memberships = fitted; heads = 4 × 32; n = 64" in tables["fitted-forward"].title
+
+
+@pytest.mark.parametrize("file", ["bench", "bench_fitted", "machines/amd-epyc-family-26-model-2-avx512/bench_fitted"])
+def test_published_files_have_tables(file):
+    check(tables_of(json.loads((ROOT / "results" / f"{file}.json").read_text("utf-8"))))
+
+
+def test_a_gpu_measures_fitted_masks_at_three_lengths_and_two_shapes():
+    plan = suites.plan_cases(suites.ON_GPU["fitted"], False, "cuda")
+    points = [(n, keys, way) for keys in (16, 32) for n in (4096, 16384, 65536) for way in (False, True)]
+    for shape, kind, mine in (((4, 32), "fitted", plan[:12]), ((8, 64), UNTRAINED, plan[12:])):
+        assert [(s.n, s.n * s.density, about["is_training"]) for s, about in mine] == points
+        assert {(about["n_heads"], about["d_head"]) for _, about in mine} == {shape}
+        assert {(about["kind"], about["dtype"]) for _, about in mine} == {(kind, "bfloat16")}
+    assert suites.ON_GPU["attention"] == suites.SUITES["attention"]
 
 
 @pytest.mark.bad_input
@@ -66,12 +76,12 @@ def stopped(*_):
 
 
 def compared(case, is_training, names, pace):
-    return {"sdpa": {"missing": str(is_training)}}
+    return {"sdpa": {"missing": f"{case.setting.kind} {is_training}"}}
 
 
 @pytest.fixture
 def begun(monkeypatch, tmp_path):
-    """A results file with two of four cases; the next setting was interrupted."""
+    """A results file with three of four cases; the last one was interrupted."""
     use_tiny_grids(monkeypatch)
     measure = iter([compared] * 3 + [stopped])
     monkeypatch.setattr(suites, "compare", lambda *given: next(measure)(*given))
@@ -86,12 +96,12 @@ def cases_of(result):
 
 def test_an_interrupted_benchmark_is_resumed(begun, monkeypatch):
     before, lines = cases_of(json.loads(begun.read_text())), []
-    assert [case["is_training"] for case in before] == [False, True]
+    assert [case["is_training"] for case in before] == [False, True, False]
     monkeypatch.setattr(suites, "compare", compared)
     result = run_suites(is_quick=True, threads=1, path=begun, say=lines.append)
-    assert lines == [f"2 of 4 cases are in {begun} already."]
+    assert lines == [f"3 of 4 cases are in {begun} already."]
     assert result == json.loads(begun.read_text()) and list(result["suites"]) == ["attention", "fitted"]
-    assert cases_of(result)[:2] == before and cases_of(result)[3]["results"] == {"sdpa": {"missing": "True"}}
+    assert cases_of(result)[:3] == before and cases_of(result)[3]["results"] == {"sdpa": {"missing": "fitted True"}}
     written = begun.read_bytes()
     monkeypatch.setattr(suites, "compare", stopped)
     assert run_suites(is_quick=True, threads=1, path=begun) == result and begun.read_bytes() == written
@@ -121,17 +131,33 @@ def test_a_file_of_other_settings_is_refused_and_kept(begun, arguments, change, 
     assert begun.read_text() == text
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU captures graphs")
 def test_what_does_not_run_is_a_finding(monkeypatch):
-    def raising(error):
-        def attend(case):
-            raise error
+    """Without a GPU no graph is captured, and none of the others is affected."""
 
-        return attend
+    def attend(case):
+        raise RuntimeError("no kernel\nof this kind")
 
-    monkeypatch.setitem(suites.CONTESTANTS, "sdpa", raising(RuntimeError("no kernel")))
-    monkeypatch.setitem(suites.CONTESTANTS, "pyg", raising(torch.OutOfMemoryError("CUDA out of memory.")))
-    case = build(Setting(2100, 0.01, "structured", n_clusters=8))
-    found = suites.compare(case, True, ["sdpa", "sbm", "pyg", "dense"], Pace(0.001, 3, 3))
+    monkeypatch.setitem(suites.CONTESTANTS, "flex", attend)
+    case = build(fitted_setting(64, 8))
+    found = suites.compare(case, False, ["flex", "sdpa", "sbm", "sbm-graph"], RACE)
+    assert found["flex"] == {"missing": "does not run here: RuntimeError: no kernel"}
+    assert found["sbm-graph"]["missing"].startswith("does not run here: ")
+    assert found["sbm"]["rounds"] == 3 and found["sbm"]["ratio"] > 0 and found["sdpa"]["ratio"] == 1
+    assert list(suites.compare(case, True, ["sbm", "sbm-graph"], RACE)) == ["sbm"]  # graphs are of forward passes
+    monkeypatch.setattr(suites, "MOST_TOKENS", 63)
+    found = suites.compare(case, False, ["sdpa", "sbm"], RACE)
+    assert found["sdpa"] == {"missing": "left out above 63 tokens"}
     assert found["sbm"].keys() - {"peak"} == {"median", "low", "high", "rounds"}  # nothing to be a ratio of
-    assert found["pyg"] == {"missing": "out of memory"}
-    assert "no kernel" in found["sdpa"]["missing"] and "left out above" in found["dense"]["missing"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("is_training", [False, True])
+def test_all_contestants_run_on_a_gpu(is_training):
+    case = build(fitted_setting(256, 8, 8, 64), device="cuda", dtype=torch.bfloat16)
+    found = suites.compare(case, is_training, suites.CONTESTANTS | suites.GRAPHS, RACE)
+    assert not [one["missing"] for one in found.values() if "missing" in one]
+    assert list(found) == ["sdpa", "sbm", "flex", *([] if is_training else ["sdpa-graph", "sbm-graph"])]
+    assert all(one["median"] > 0 for one in found.values())
+    assert {name for name, one in found.items() if "peak" in one} == {"sdpa", "sbm", "flex"}

@@ -12,14 +12,14 @@ from sbmt.experiments.benchmarks.cases import UNTRAINED, build, fitted_setting
 from sbmt.experiments.benchmarks.timing import Pace
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
-RACE = Pace(0.001, 3, 3)
+QUICK, RACE = {"is_quick": True, "threads": 1}, Pace(0.001, 3, 3)
 
 
 @pytest.fixture(scope="module")
 def result():
     with pytest.MonkeyPatch.context() as patch:
         use_tiny_grids(patch)
-        return run_suites(is_quick=True, threads=1)
+        return run_suites(**QUICK)
 
 
 def check(tables):
@@ -57,20 +57,6 @@ def test_a_gpu_measures_fitted_masks_at_three_lengths_and_two_shapes():
     assert suites.ON_GPU["attention"] == suites.SUITES["attention"]
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"names": ["speed"]}, "suite to be one of 'attention'"),
-        ({"threads": 0}, "1 to 1024 threads"),
-        ({"device": "tpu"}, "device to be one of 'cpu', 'cuda'"),
-    ],
-)
-def test_bad_requests_are_refused(arguments, words):
-    with pytest.raises(SbmtError, match=words):
-        run_suites(**arguments)
-
-
 def stopped(*_):
     raise KeyboardInterrupt
 
@@ -86,7 +72,7 @@ def begun(monkeypatch, tmp_path):
     measure = iter([compared] * 3 + [stopped])
     monkeypatch.setattr(suites, "compare", lambda *given: next(measure)(*given))
     with pytest.raises(KeyboardInterrupt):
-        run_suites(is_quick=True, threads=1, path=tmp_path / "bench.json")
+        run_suites(**QUICK, path=tmp_path / "bench.json")
     return tmp_path / "bench.json"
 
 
@@ -98,19 +84,22 @@ def test_an_interrupted_benchmark_is_resumed(begun, monkeypatch):
     before, lines = cases_of(json.loads(begun.read_text())), []
     assert [case["is_training"] for case in before] == [False, True, False]
     monkeypatch.setattr(suites, "compare", compared)
-    result = run_suites(is_quick=True, threads=1, path=begun, say=lines.append)
+    result = run_suites(**QUICK, path=begun, say=lines.append)
     assert lines == [f"3 of 4 cases are in {begun} already."]
     assert result == json.loads(begun.read_text()) and list(result["suites"]) == ["attention", "fitted"]
     assert cases_of(result)[:3] == before and cases_of(result)[3]["results"] == {"sdpa": {"missing": "fitted True"}}
     written = begun.read_bytes()
     monkeypatch.setattr(suites, "compare", stopped)
-    assert run_suites(is_quick=True, threads=1, path=begun) == result and begun.read_bytes() == written
+    assert run_suites(**QUICK, path=begun) == result and begun.read_bytes() == written
 
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "change", "words"),
     [
+        ({"names": ["speed"]}, {}, "suite to be one of 'attention'"),
+        ({"threads": 0}, {}, "1 to 1024 threads"),
+        ({"device": "tpu"}, {}, "device to be one of 'cpu', 'cuda'"),
         ({"is_quick": False}, {}, "is_quick is False, the file has True"),
         ({"threads": 2}, {}, "threads is 2, the file has 1"),
         ({"names": ["attention"]}, {}, r"suites is \['attention'\], the file has \['attention', 'fitted'\]"),
@@ -121,13 +110,13 @@ def test_an_interrupted_benchmark_is_resumed(begun, monkeypatch):
         ({}, {'"suites"': '"suite"'}, "suites of .* to be of type dict"),
     ],
 )
-def test_a_file_of_other_settings_is_refused_and_kept(begun, arguments, change, words):
+def test_bad_requests_and_files_of_other_settings_are_refused(begun, arguments, change, words):
     text = begun.read_text()
     for old, new in change.items():
         text = text.replace(old, new)
     begun.write_text(text)
     with pytest.raises(SbmtError, match=words):
-        run_suites(**{"is_quick": True, "threads": 1, "path": begun} | arguments)
+        run_suites(**QUICK | {"path": begun} | arguments)
     assert begun.read_text() == text
 
 

@@ -225,7 +225,7 @@ def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) 
     check_form(before, {"manifest": dict, "suites": dict}, str(path))
     now, then = ({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before))
     pairs = [({name: x for name, x in now.items() if name not in ("command", "date", "manifest")}, then)]
-    for name in plan.keys() & before["suites"].keys():
+    for name in (name for name in plan if name in before["suites"]):
         check_form(before["suites"][name], {"found": {"cases": list[dict]}}, f"{name} of {path}")
         pairs += zip((about for _, about in plan[name]), before["suites"][name]["found"]["cases"], strict=False)
     for planned, found in pairs:

@@ -10,7 +10,6 @@ import jaxtyping
 import pytest
 import torch
 
-from sbmt import BlockModel
 from tests.statistics import Judge
 
 if not torch.cuda.is_available():
@@ -43,6 +42,14 @@ def same_seed_for_every_test():
 
 
 @pytest.fixture
+def set_threads():
+    """Sets the number of threads for the rest of the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def judge(request):
     """Judges a statistical test within the share of false alarms that its mark claims."""
     return Judge(request.node.get_closest_marker("statistical").kwargs["share"])
@@ -61,32 +68,3 @@ def browser() -> Iterator[object]:
         launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=flags)
         yield launched
         launched.close()
-
-
-@pytest.fixture(scope="session")
-def make_block_model():
-    """Makes a random block model; padding masks on both sides where ``is_padded``."""
-
-    def make(
-        batch=2, heads=3, n_queries=5, n_keys=7, n_clusters=4, *, seed=0, link="bilinear", scale=1.0, is_padded=False,
-        dtype=torch.float64,
-    ):  # fmt: skip
-        generator = torch.Generator().manual_seed(seed)
-        shapes = (
-            (batch, heads, n_queries, n_clusters),
-            (heads, n_clusters, n_clusters),
-            (batch, heads, n_keys, n_clusters),
-        )
-        query, block, key = (torch.rand(shape, generator=generator, dtype=dtype) for shape in shapes)
-        if link == "bilinear" and scale == 1.0:
-            block = block / block.sum((1, 2), keepdim=True)  # like the softmax of equation 5
-        block = block * scale
-        masks = (padding_mask(batch, n) if is_padded else None for n in (n_queries, n_keys))
-        return BlockModel(query, block, key, *masks, link=link)
-
-    return make
-
-
-def padding_mask(batch, n):
-    """True for real tokens: example b has its last ``b % n`` tokens padded."""
-    return torch.arange(n) < n - (torch.arange(batch) % n)[:, None]

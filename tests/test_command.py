@@ -130,11 +130,3 @@ def test_a_full_disk_is_reported(tmp_path):
     with open("/dev/full", "w") as full, start("sbmt", "--version", cwd=tmp_path, stdout=full) as process:
         _, err = process.communicate()
     assert process.returncode == 2 and err.count("\n") == 1 and "No space left" in err
-
-
-def test_ctrl_c_is_handled_before_anything_that_takes_time_is_imported():
-    code = "import sys, sbmt; print(*sys.modules)"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    order = done.stdout.split()
-    assert order.index("sbmt.interrupt") < min(map(order.index, ("sbmt.errors", "torch")))

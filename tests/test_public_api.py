@@ -1,9 +1,6 @@
 """The names that others call, their arguments and defaults."""
 
 import inspect
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +8,7 @@ import sbmt
 from sbmt import AttentionOutput, BlockModel, EdgeList, MultiHeadAttention, SBMAttention
 from sbmt.layers.functional import MaskSettings
 from sbmt.layers.registry import ATTENTIONS
+from tests.processes import run_python
 
 MASKS = "query_mask=None, key_mask=None"
 SBM_SETTINGS = (
@@ -65,6 +63,11 @@ SIGNATURES = [
         MultiHeadAttention,
         "embed_dim, num_heads, dropout=0.0, bias=True, *, batch_first=True, device=None, dtype=None, attention='sbm', "
         "has_tied_start=False, transform_heads=None, **arguments",
+    ),
+    (  # in the order of torch.nn.MultiheadAttention
+        MultiHeadAttention.forward,
+        "self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, *, is_causal=False, "
+        "query_padding_mask=None, generator=None, return_edges=False, cache=None",
     ),
     (sbmt.EdgeAttention, "gate_rule='score'"),
     (sbmt.TokenTagger, "encoder, n_labels"),
@@ -132,8 +135,5 @@ print("torch._dynamo" in sys.modules)
 print([name for name in {PARTS} if "sbmt." + name in sys.modules], sorted(set({PARTS}) - set(dir(sbmt))))
 print(sbmt.testing.check_attention.__name__, [getattr(sbmt, name).__name__ for name in {PARTS}])
 """
-    root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False)
-    assert done.returncode == 0, done.stderr
     parts = [f"sbmt.{name}" for name in PARTS]
-    assert done.stdout.splitlines() == ["True", "[]", "False", "[] []", f"check_attention {parts}"]
+    assert run_python(code) == ["True", "[]", "False", "[] []", f"check_attention {parts}"]

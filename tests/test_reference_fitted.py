@@ -7,6 +7,7 @@ import torch
 
 import sbmt
 from sbmt.reference_fitted import FittedAttention
+from tests.gradients import weighted_sum
 from tests.layers.inputs import seeded, tokens
 
 N, D, HEADS, CLUSTERS = 24, 8, 3, 36
@@ -27,12 +28,6 @@ def both(is_training, backend="auto", causal=False):
     return layer.double().train(is_training), plain.double().train(is_training)
 
 
-def gradients(module, tokens, values, auxiliary):
-    """Of a loss in which both count."""
-    weights = torch.linspace(-1, 1, values.numel(), dtype=values.dtype).view_as(values)
-    return torch.autograd.grad((values * weights).sum() + auxiliary, [*tokens, *module.parameters()])
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("backend", ["dense", "pyg", "cpu"])
 @pytest.mark.parametrize("is_training", [True, False])
@@ -47,8 +42,8 @@ def test_values_loss_and_gradients_are_those_of_the_plain_version(is_training, b
     torch.testing.assert_close(out.values, values, **close)
     torch.testing.assert_close(out.auxiliary_loss, auxiliary, **close)
     found, expected = (
-        gradients(layer, tokens, out.values, out.auxiliary_loss),
-        gradients(plain, tokens, values, auxiliary),
+        torch.autograd.grad(weighted_sum(each) + fit, [*tokens, *module.parameters()])
+        for module, each, fit in ((layer, out.values, out.auxiliary_loss), (plain, values, auxiliary))
     )
     for mine, theirs in zip(found, expected, strict=True):
         assert theirs.abs().max() > 1e-6

@@ -8,6 +8,8 @@ from sbmt.attention.dispatch import dropout_scale
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_and_weigh, make_case
+from tests.gradients import weighted_sum
+from tests.layers.inputs import seeded
 
 BACKENDS = ["dense", "pyg", "cpu", "slots"]
 
@@ -40,10 +42,6 @@ def slots_anywhere(monkeypatch):
     monkeypatch.setattr(dispatch, "BACKENDS", dispatch.BACKENDS | {"slots": slots.attend_in_slots})
 
 
-def seeded():
-    return torch.Generator().manual_seed(0)
-
-
 def leaves_of(case):
     """Query, key, value and gate, a bias for each edge, and a sink for each head."""
     generator, sizes = seeded(), (case.edges.n_edges, case.edges.shape[1])
@@ -52,8 +50,8 @@ def leaves_of(case):
 
 
 def gradients(found, leaves):
-    """Of a sum over values and weights in which no two have the same factor."""
-    loss = sum((x * torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)).sum() for x in found)
+    """Of sums over values and weights."""
+    loss = sum(map(weighted_sum, found))
     if not loss.requires_grad:  # without edges
         loss = loss + 0 * sum(leaf.sum() for leaf in leaves)
     return torch.autograd.grad(loss, leaves, retain_graph=True, allow_unused=True, materialize_grads=True)

@@ -2,17 +2,16 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sbmt.attention import dispatch, edge_attention
-from sbmt.counter_rng import Purpose, draw_seed, edge_words, examples_from, to_uniform
+from sbmt.counter_rng import WORD, Purpose, draw_seed, edge_words, examples_from, random_blocks, to_uniform
 from sbmt.graph.edges import EdgeList
 from sbmt.kernels.operators import cell_uniforms
 from tests.attention.row_loop import make_case
+from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def attention_matrix(case, **arguments):
@@ -41,6 +40,20 @@ def test_one_number_is_drawn_with_dropout_and_none_without():
         generator = seeded(3)
         attention_matrix(case, dropout=dropout, generator=generator)
         assert torch.equal(generator.get_state(), twin.get_state())
+
+
+seeds = st.one_of(st.sampled_from([0, -1, -(1 << 63), (1 << 63) - 1, 1 << 32]), st.integers(-(1 << 63), (1 << 63) - 1))
+
+
+@given(seeds, st.integers(0, 40), st.integers(0, (1 << 31) - 1), st.integers(0, 3), st.integers(0, WORD - 1))
+def test_uniforms_equal_those_of_the_plain_twin(seed, row, key, head, example):
+    """One for each edge, by its address; the only edge is one of the last head's."""
+    row_ptr = torch.zeros(4 * 41 + 1, dtype=torch.int64)
+    row_ptr[head * 41 + row + 1 :] = 1
+    found = cell_uniforms(row_ptr, torch.tensor([key]), seed, example, 41, 4)
+    address = [torch.tensor([x]) for x in (example, head, row)]
+    words = random_blocks(seed, Purpose.CELL, *address, torch.tensor([key // 4]))[0]
+    assert found.item() == to_uniform(words[key % 4])
 
 
 @pytest.mark.parametrize(("density", "seed"), [(0.0, 0), (0.1, -1), (0.1, -(1 << 63)), (1.0, 0x1234567890ABCDEF)])

@@ -5,46 +5,39 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, Sequential
 
 from sbmt.attention.message_passing import EdgeAttention
 from tests.attention.row_loop import attend_row_by_row
 from tests.gradients import assert_same_gradients
+from tests.layers.inputs import seeded
 
 N_SOURCES, N_TARGETS, D, D_VALUE = 9, 6, 4, 3
 
 
 def bipartite_graph(n_edges=20):
-    """Sources and targets with distinct edges in no order; targets 0 and 4 have no neighbour."""
-    generator = torch.Generator().manual_seed(0)
-    data = HeteroData()
-    data["key"].x = torch.randn(N_SOURCES, D, generator=generator, dtype=torch.float64)
-    data["key"].value = torch.randn(N_SOURCES, D_VALUE, generator=generator, dtype=torch.float64)
-    data["query"].x = torch.randn(N_TARGETS, D, generator=generator, dtype=torch.float64)
+    """Queries, keys and values as leaves, and distinct edges in no order; targets 0 and 4 have no neighbour."""
+    generator, sizes = seeded(), ((N_TARGETS, D), (N_SOURCES, D), (N_SOURCES, D_VALUE))
+    leaves = [torch.randn(size, generator=generator, dtype=torch.float64).requires_grad_() for size in sizes]
     cells = torch.randperm(N_SOURCES * N_TARGETS, generator=generator)[:n_edges]
     source, target = cells // N_TARGETS, cells % N_TARGETS
-    is_used = (target != 0) & (target != 4)
-    data["key", "to", "query"].edge_index = torch.stack([source, target])[:, is_used]
-    return data
+    return leaves, torch.stack([source, target])[:, (target != 0) & (target != 4)]
 
 
 @pytest.mark.parametrize("gate_rule", ["score", "weight"])
 def test_equals_the_row_loop_with_gradients(gate_rule):
-    data = bipartite_graph()
-    source, target = edge_index = data["key", "to", "query"].edge_index
+    leaves, edge_index = bipartite_graph()
+    source, target = edge_index
     assert not (target.diff() >= 0).all()
-    gate = torch.linspace(0.2, 3, len(target), dtype=torch.float64)
-    leaves = [t.requires_grad_() for t in (data["query"].x, data["key"].x, data["key"].value, gate)]
-    query, key, value, gate = leaves
-    ours = EdgeAttention(gate_rule)(query, key, value, edge_index, gate)
+    gate = torch.linspace(0.2, 3, len(target), dtype=torch.float64).requires_grad_()
+    ours = EdgeAttention(gate_rule)(*leaves, edge_index, gate)
     mask = torch.zeros(1, 1, N_TARGETS, N_SOURCES, dtype=torch.bool)
     mask[0, 0, target, source] = True
     in_order = gate[(target * N_SOURCES + source).argsort()]
-    loop = attend_row_by_row(*(t[None, None] for t in leaves[:3]), mask, in_order, gate_rule)[0, 0]
+    loop = attend_row_by_row(*(t[None, None] for t in leaves), mask, in_order, gate_rule)[0, 0]
     torch.testing.assert_close(ours, loop, rtol=0, atol=1e-10)
     assert (ours[[0, 4]] == 0).all()
-    assert_same_gradients(ours, loop, leaves, rtol=0, atol=1e-10)
+    assert_same_gradients(ours, loop, [*leaves, gate], rtol=0, atol=1e-10)
 
 
 def test_inside_a_graph_network():
@@ -74,8 +67,7 @@ def test_node_types_attend_to_each_other_in_a_hetero_conv():
 
 
 def test_a_graph_without_edges_gives_zeros():
-    data = bipartite_graph(n_edges=0)
-    query = data["query"].x.requires_grad_()
-    out = EdgeAttention()(query, data["key"].x, data["key"].value, data["key", "to", "query"].edge_index)
+    leaves, edge_index = bipartite_graph(n_edges=0)
+    out = EdgeAttention()(*leaves, edge_index)
     assert out.shape == (N_TARGETS, D_VALUE) and (out == 0).all()
-    assert (torch.autograd.grad(out.sum(), query, allow_unused=True, materialize_grads=True)[0] == 0).all()
+    assert (torch.autograd.grad(out.sum(), leaves[0], allow_unused=True, materialize_grads=True)[0] == 0).all()

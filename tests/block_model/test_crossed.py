@@ -98,17 +98,13 @@ def test_a_fit_is_that_of_the_dense_model(exploration, is_padded, route):
     assert_same_gradients(*losses, leaves, atol=1e-11, least=1e-3)
 
 
-def test_values_and_gradients_do_not_depend_on_the_number_of_threads():
+def test_values_and_gradients_do_not_depend_on_the_number_of_threads(set_threads):
     leaves, found = leaves_of(n_keys=1500), []
     edges = edges_of(crossed_model(leaves))
-    before = torch.get_num_threads()
-    try:
-        for n_threads in (1, 2, 3):
-            torch.set_num_threads(n_threads)
-            rate = crossed_model(leaves).edge_rate(edges)
-            found.append((rate, *torch.autograd.grad(rate.square().sum(), leaves)))
-    finally:
-        torch.set_num_threads(before)
+    for n_threads in (1, 2, 3):
+        set_threads(n_threads)
+        rate = crossed_model(leaves).edge_rate(edges)
+        found.append((rate, *torch.autograd.grad(rate.square().sum(), leaves)))
     assert all(torch.equal(x, y) for other in found[1:] for x, y in zip(found[0], other, strict=True))
 
 

@@ -16,6 +16,7 @@ from sbmt import (
 )
 from sbmt.block_model.fit import fit_loss
 from tests.gradients import assert_same_gradients
+from tests.samplers.laws import random_model
 
 N, DELTA = 12, 0.05
 
@@ -62,8 +63,8 @@ def likelihood(rate, is_drawn, attention, real, c, exploration, window):
 @pytest.mark.parametrize("window", [None, 0, 4])
 @pytest.mark.parametrize("exploration", [0.0, DELTA])
 @pytest.mark.parametrize("is_padded", [False, True])
-def test_the_loss_and_its_gradient_are_those_pair_by_pair(make_block_model, exploration, window, is_padded):
-    leaves = make_block_model(2, 3, N, N, link="poisson", scale=0.3)
+def test_the_loss_and_its_gradient_are_those_pair_by_pair(exploration, window, is_padded):
+    leaves = random_model(2, 3, N, N, link="poisson", scale=2.4)
     leaves = [t.requires_grad_() for t in (leaves.query_membership, leaves.block_matrix, leaves.key_membership)]
     real = torch.arange(N) < torch.tensor([[N], [7 if is_padded else N]])
     model = BlockModel(*leaves, *(real, real) if is_padded else (None, None), link="poisson")

@@ -7,15 +7,17 @@ import torch
 
 from sbmt import BlockModel, EdgeList, ExtraKeys, SbmtError, straight_through_gate
 from tests.gradients import assert_same_gradients
+from tests.samplers.laws import random_model
 
-LAWS = [  # link, scale of the block matrix, exploration; a bilinear scale of 0.6 gives ΣS > 1 and rates around 1
+LAWS = [  # link, sum of the block matrix, exploration; a bilinear sum of 5 gives rates around 1
     ("bilinear", 1.0, 0.0),
     ("bilinear", 1.0, 0.01),
-    ("bilinear", 0.6, 0.3),
-    ("bilinear", 0.6, 0.0),
-    ("poisson", 1.0, 0.0),
-    ("poisson", 5.0, 0.3),
+    ("bilinear", 5.0, 0.3),
+    ("bilinear", 5.0, 0.0),
+    ("poisson", 8.0, 0.0),
+    ("poisson", 40.0, 0.3),
 ]
+PADDED = [torch.arange(n) < torch.tensor([[n], [n - 1]]) for n in (5, 7)]
 
 
 def plain_expected_mask(model, exploration):
@@ -43,17 +45,17 @@ def some_edges(model, p):
 
 
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
-def test_expected_mask_equals_the_explicit_loop(make_block_model, link, scale, exploration):
-    model = make_block_model(link=link, scale=scale, is_padded=True)
+def test_expected_mask_equals_the_explicit_loop(link, scale, exploration):
+    model = random_model(link=link, scale=scale, masks=PADDED)
     expected = plain_expected_mask(model, exploration)
     assert torch.allclose(model.expected_mask(exploration), expected, rtol=1e-12)
-    assert (expected == 1).any() == (scale == 0.6)  # the clamp is met exactly where it should be
+    assert (expected == 1).any() == (scale == 5.0)  # the clamp is met exactly where it should be
 
 
 @pytest.mark.parametrize("p", [0.1, 1.0])  # few edges are gathered, many are read from all pairs
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
-def test_edge_probability_is_the_expected_mask_at_the_edges(make_block_model, link, scale, exploration, p):
-    model, leaves = with_leaves(make_block_model(link=link, scale=scale, is_padded=True))
+def test_edge_probability_is_the_expected_mask_at_the_edges(link, scale, exploration, p):
+    model, leaves = with_leaves(random_model(link=link, scale=scale, masks=PADDED))
     edges = some_edges(model, p)
     expected = model.expected_mask(exploration)[edges.to_dense()]
     found = model.edge_probability(edges, exploration)
@@ -63,11 +65,9 @@ def test_edge_probability_is_the_expected_mask_at_the_edges(make_block_model, li
 
 @pytest.mark.parametrize("numbers_at_once", [70, 1 << 24])
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
-def test_expected_density_is_the_mean_of_the_expected_mask(
-    make_block_model, link, scale, exploration, numbers_at_once, monkeypatch
-):
+def test_expected_density_is_the_mean_of_the_expected_mask(link, scale, exploration, numbers_at_once, monkeypatch):
     monkeypatch.setattr("sbmt.block_model.model._NUMBERS_AT_ONCE", numbers_at_once)
-    model, leaves = with_leaves(make_block_model(link=link, scale=scale, is_padded=True))
+    model, leaves = with_leaves(random_model(link=link, scale=scale, masks=PADDED))
     n_pairs = model.n_pairs[:, None]
     if link == "bilinear":
         expected = model.expected_mask().sum((2, 3)) / n_pairs + exploration
@@ -77,14 +77,6 @@ def test_expected_density_is_the_mean_of_the_expected_mask(
     found = model.expected_density(exploration)
     assert torch.allclose(found, expected, rtol=1e-12)
     assert_same_gradients(found, expected, leaves)
-
-
-def test_a_causal_density_is_summed_in_pieces(monkeypatch):
-    membership = torch.rand(2, 3, 9, 4, dtype=torch.float64)
-    model = BlockModel(membership[:, :, 4:], torch.rand(3, 4, 4).double(), membership, link="poisson", causal=True)
-    expected = model.expected_mask(0.1).sum((2, 3)) / model.n_pairs[:, None]
-    monkeypatch.setattr("sbmt.block_model.model._NUMBERS_AT_ONCE", 2 * 3 * 9 * 2)
-    torch.testing.assert_close(model.expected_density(0.1), expected)
 
 
 def test_rounding_never_raises_a_density_above_1():
@@ -127,8 +119,8 @@ def test_leading_ones_broadcast(query, block, key, mask):
 
 
 @pytest.mark.parametrize("value", [float("nan"), -5.0])
-def test_the_content_of_padding_is_ignored(make_block_model, value):
-    model = make_block_model(is_padded=True)
+def test_the_content_of_padding_is_ignored(value):
+    model = random_model(masks=PADDED)
     query = model.query_membership.masked_fill(~model.query_mask[:, None, :, None], value)
     key = model.key_membership.masked_fill(~model.key_mask[:, None, :, None], value)
     spoilt = BlockModel(query, model.block_matrix, key, model.query_mask, model.key_mask)
@@ -148,8 +140,8 @@ def test_a_gate_is_one_bit_for_bit_and_passes_gradients_on_unchanged(dtype):
 
 
 @pytest.mark.parametrize("link", ["bilinear", "poisson"])
-def test_the_gate_of_edges_has_the_slope_of_their_unclamped_probability(make_block_model, link):
-    model, leaves = with_leaves(make_block_model(link=link, scale=0.6, is_padded=True))
+def test_the_gate_of_edges_has_the_slope_of_their_unclamped_probability(link):
+    model, leaves = with_leaves(random_model(link=link, scale=5.0, masks=PADDED))
     edges = some_edges(model, 0.5)
     gate, rate = model.gate(edges), model.edge_rate(edges)
     assert (gate == 1).all() and (rate > 1).any()
@@ -157,8 +149,8 @@ def test_the_gate_of_edges_has_the_slope_of_their_unclamped_probability(make_blo
     assert_same_gradients(gate, expected, leaves)
 
 
-def test_the_sum_of_rates_is_that_of_all_pairs(make_block_model):
-    model, leaves = with_leaves(make_block_model(link="poisson", scale=5.0, is_padded=True))
+def test_the_sum_of_rates_is_that_of_all_pairs():
+    model, leaves = with_leaves(random_model(link="poisson", scale=40.0, masks=PADDED))
     query, key = model.rate_factors()
     expected = (query @ key.mT).sum((2, 3))
     assert torch.allclose(model.sum_of_rates(), expected, rtol=1e-12)
@@ -210,7 +202,3 @@ def test_edges_of_another_shape_have_no_probability():
     edges = EdgeList.from_dense(torch.ones(2, 3, 4, 4, dtype=torch.bool))
     with pytest.raises(SbmtError, match=r"edges of shape \(2, 3, 4, 5\), got EdgeList\(shape=\(2, 3, 4, 4\)"):
         BlockModel(**parts()).edge_probability(edges)
-
-
-def test_extra_keys_are_at_most_half_of_all_pairs():
-    assert ExtraKeys(100).probability(10) == 0.5

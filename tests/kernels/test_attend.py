@@ -6,6 +6,7 @@ import torch
 from sbmt.attention import edge_attention
 from sbmt.graph.edges import EdgeList
 from tests.attention.row_loop import attend_row_by_row, make_case
+from tests.gradients import weighted_sum
 
 
 def results(leaves, edges, backend="cpu", gate_rule="score", return_weights=False):
@@ -14,8 +15,7 @@ def results(leaves, edges, backend="cpu", gate_rule="score", return_weights=Fals
     options = dict(gate_rule=gate_rule, backend=backend, return_weights=return_weights)
     found = edge_attention(query, key, value, edges, **terms, **options)
     found = found if return_weights else (found,)
-    loss = sum((x * torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view_as(x)).sum() for x in found)
-    return *found, *torch.autograd.grad(loss, leaves)
+    return *found, *torch.autograd.grad(sum(map(weighted_sum, found)), leaves)
 
 
 def assert_close(found, expected, tolerance=1e-10):
@@ -105,8 +105,7 @@ def test_only_what_requires_a_gradient_gets_one():
         leaves = [t.detach().requires_grad_(place == i) for place, t in enumerate(case.leaves)]
         query, key, value, gate = leaves
         out = edge_attention(query, key, value, case.edges, gate, backend="cpu")
-        weight = torch.linspace(-1, 2, out.numel(), dtype=out.dtype).view_as(out)
-        assert_close(torch.autograd.grad((out * weight).sum(), leaves[i]), [gradient], 0)
+        assert_close(torch.autograd.grad(weighted_sum(out), leaves[i]), [gradient], 0)
 
 
 def test_an_incoming_gradient_in_any_layout():

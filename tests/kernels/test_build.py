@@ -1,16 +1,13 @@
 """Loops are built when they are first needed; the library works without them, and may be imported again."""
 
-import os
-import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from sbmt.kernels.build import compiler
+from tests.processes import run_python
 
-ROOT = Path(__file__).parents[2]
 VALUES = """
     import torch
     from sbmt import EdgeList, SBMAttention, available_backends, build_attention, edge_attention
@@ -32,19 +29,10 @@ VALUES = """
 """
 
 
-def run(script, **changes):
-    """What a new interpreter prints, line by line; None removes a variable of its environment."""
-    code = [sys.executable, "-c", textwrap.dedent(script)]
-    environment = {name: value for name, value in (os.environ | changes).items() if value is not None}
-    done = subprocess.run(code, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_everything_works_without_a_compiler():
     """Gradients along given edges are the same, dropout included; layers draw other edges by the same law."""
     none = "    assert available_backends() == ['dense', 'pyg']\n"
-    assert run(VALUES + none, CXX="") == run(VALUES + "    assert 'cpu' in available_backends()\n")
+    assert run_python(VALUES + none, CXX="") == run_python(VALUES + "    assert 'cpu' in available_backends()\n")
 
 
 def test_there_is_no_compiler_where_its_command_or_cffi_is_missing(monkeypatch):
@@ -77,7 +65,7 @@ def kept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
     logging = write_script(folder / "compiler", f'echo "$@" >> {folder / "log"}\nexec c++ "$@"')
     for _ in range(2):
-        run(FIRST_CALL, XDG_CACHE_HOME=str(folder), CXX=logging)
+        run_python(FIRST_CALL, XDG_CACHE_HOME=str(folder), CXX=logging)
     return folder
 
 
@@ -110,15 +98,15 @@ def test_where_nothing_can_be_kept_each_process_compiles(place, kept, tmp_path):
     copy = f'touch {tmp_path / "log"}; while [ "$1" != -o ]; do shift; done; exec cp {made} "$2"'
     copying = write_script(tmp_path / "compiler", f'case "$*" in *draw_exact.cpp*) {copy};; *) exec c++ "$@";; esac')
     if place == "no home":
-        found = run(HOMELESS, HOME=None, XDG_CACHE_HOME=None, CXX=copying)
+        found = run_python(HOMELESS, HOME=None, XDG_CACHE_HOME=None, CXX=copying)
     else:
-        found = run(FIRST_CALL, XDG_CACHE_HOME=place, CXX=copying)
+        found = run_python(FIRST_CALL, XDG_CACHE_HOME=place, CXX=copying)
     assert found == ["False True"] and (tmp_path / "log").exists()
 
 
 def test_a_compiler_that_fails_is_named():
     script = textwrap.dedent(FIRST_CALL).replace("sbmt.SBM", "try: sbmt.SBM")
     script = script.replace("print(before", "except sbmt.SbmtError as error: print(error)\nprint(before")
-    message, *_ = run(script, CXX="false")
+    message, *_ = run_python(script, CXX="false")
     assert message.startswith("expected a working C++ compiler (false ") and "exit status 1" in message
     assert "CXX" in message

@@ -1,12 +1,8 @@
 """The number of threads changes nothing, not even the last bit, while several ranges are really worked on."""
 
 import os
-import subprocess
-import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,20 +13,13 @@ from sbmt import build_attention
 from sbmt.kernels import operators
 from sbmt.kernels.operators import ranges_of
 from tests.layers.inputs import seeded, tokens
+from tests.processes import run_python
 
-ROOT = Path(__file__).parents[2]
 LAYERS = {
     "recommended": dict(preset="recommended", n_clusters=5),
     "fitted": dict(preset="fitted", n_clusters=64, window=6),
     "faithful": dict(preset="faithful", n_clusters=5, gate_rule="weight"),
 }
-
-
-@pytest.fixture
-def set_threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -74,12 +63,9 @@ costs_of_rows = st.lists(st.one_of(st.integers(0, 3), st.sampled_from([10_000, 1
 
 @given(costs_of_rows, st.integers(1, 10**6), st.integers(1, 4))
 def test_ranges_cover_all_rows_in_order(costs, least, n_threads):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n_threads)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: n_threads)
         found = ranges_of(torch.tensor([0, *accumulate(costs)]), float(least))
-    finally:
-        torch.set_num_threads(before)
     ends = found.ends.tolist()
     assert len(ends) - 1 == found.number <= min(n_threads, max(1, sum(costs) // least))
     assert ends[0] == 0 and ends[-1] == len(costs) and ends == sorted(ends)
@@ -135,6 +121,4 @@ FORK = """
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_with_one_thread_computes_the_same():
-    code = [sys.executable, "-c", textwrap.dedent(FORK)]
-    done = subprocess.run(code, capture_output=True, text=True, cwd=ROOT, timeout=600)
-    assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
+    assert run_python(FORK) == ["the same"]

@@ -2,9 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +10,8 @@ from sbmt.attention import available_backends
 from sbmt.layers import MultiHeadAttention, SBMAttention, build_attention
 from sbmt.layers.registry import RESERVED
 from tests.layers.inputs import seeded, tokens
+from tests.processes import run_python
 
-ROOT = Path(__file__).parents[2]
 BACKENDS = pytest.mark.parametrize("backend", available_backends())
 
 
@@ -94,13 +91,18 @@ def test_training_under_autocast(backend):
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("settings", [{}, dict(preset="fitted", n_clusters=16, backend="cpu")], ids=["gated", "fitted"])
 @BACKENDS
-def test_outputs_are_the_same_without_gradients(backend, mode):
-    layer, x = make(backend=backend, window=2, dropout=0.3), tokens()
+def test_outputs_are_the_same_without_gradients(backend, settings, mode):
+    """Except that nothing is fitted."""
+    settings = dict(n_clusters=5, backend=backend, window=2, dropout=0.3) | settings
+    layer, x = build_attention("sbm", d_head=4, n_heads=3, **settings), tokens()
     expected = attend(layer, x)
     with mode():
         found = attend(layer, x)
-    assert torch.equal(found.values, expected.values) and torch.equal(found.density, expected.density)
+    for name in ("values", "density", "expected_density"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+    assert found.auxiliary_loss == 0 and (expected.auxiliary_loss != 0) == ("preset" in settings)
     assert expected.values.requires_grad and not found.values.requires_grad
     attend(layer, x).values.sum().backward()  # what was computed in between leaves no trace
 
@@ -136,5 +138,4 @@ print("the same")
 @pytest.mark.slow
 def test_it_compiles():
     """Graph breaks are allowed, other values are not; the compiler cannot read the type checks of the tests."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert done.returncode == 0 and done.stdout.strip() == "the same", done.stderr
+    assert run_python(COMPILED) == ["the same"]

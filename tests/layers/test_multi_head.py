@@ -1,7 +1,5 @@
 """A drop-in for torch.nn.MultiheadAttention(batch_first=True)."""
 
-import inspect
-
 import pytest
 import torch
 from torch import nn
@@ -35,20 +33,6 @@ def torch_twin(bias=True):
     ours = MultiHeadAttention(D_MODEL, N_HEADS, bias=bias, attention="full").double()
     ours.load_state_dict(theirs.state_dict())
     return ours, theirs
-
-
-def test_arguments_come_in_torchs_order():
-    for ours, theirs in (
-        (MultiHeadAttention.__init__, nn.MultiheadAttention.__init__),
-        (MultiHeadAttention.forward, nn.MultiheadAttention.forward),
-    ):
-        positional = [
-            (p.name, p.default)
-            for p in inspect.signature(ours).parameters.values()
-            if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        ]
-        twin = {p.name: p.default for p in inspect.signature(theirs).parameters.values()}
-        assert positional == list(twin.items())[: len(positional)]
 
 
 @pytest.mark.parametrize("is_padded, bias", [(True, True), (False, False)])

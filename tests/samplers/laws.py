@@ -108,12 +108,14 @@ def repeat_rows(model, n, n_padded):
     return rebuilt(model, lambda x: x.repeat(1, 1, n, 1), lambda x: x[:, :, key], *masks)
 
 
-def random_model(batch, heads, n_queries, n_keys, n_clusters, *, seed=0, masks=(None, None), link="bilinear"):
-    """Memberships in [0, 1]; a block matrix of sum 1, so that no rate is clamped."""
+def random_model(
+    batch=2, heads=3, n_queries=5, n_keys=7, n_clusters=4, *, seed=0, masks=(None, None), link="bilinear", scale=1.0
+):
+    """Memberships in [0, 1]; a block matrix of sum ``scale``: if that is 1, no rate is clamped."""
     generator = torch.Generator().manual_seed(seed)
     shapes = (batch, heads, n_queries, n_clusters), (heads, n_clusters, n_clusters), (batch, heads, n_keys, n_clusters)
     query, block, key = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    return BlockModel(query, block / block.sum((1, 2), keepdim=True), key, *masks, link=link)
+    return BlockModel(query, scale * block / block.sum((1, 2), keepdim=True), key, *masks, link=link)
 
 
 def stacked(names=tuple(CASES), link="bilinear"):

@@ -69,15 +69,11 @@ def test_edges_depend_on_no_other_example_or_head(draw):
 
 @each_draw
 @pytest.mark.parametrize("is_crossed", [False, True])
-def test_the_number_of_threads_does_not_matter(draw, is_crossed):
-    model = repeat_rows(crossed_model(is_padded=True) if is_crossed else uneven_model(), 20, 30)
-    before, found = torch.get_num_threads(), []
-    try:
-        for n_threads in (1, 3):
-            torch.set_num_threads(n_threads)
-            found.append(draw.edges(model, 0.05))
-    finally:
-        torch.set_num_threads(before)
+def test_the_number_of_threads_does_not_matter(draw, is_crossed, set_threads):
+    model, found = repeat_rows(crossed_model(is_padded=True) if is_crossed else uneven_model(), 20, 30), []
+    for n_threads in (1, 3):
+        set_threads(n_threads)
+        found.append(draw.edges(model, 0.05))
     assert_same(found[1], found[0])
 
 
@@ -116,6 +112,19 @@ def test_rates_of_zero_give_no_edge_and_no_gradient_is_recorded(draw, link):
     assert draw.edges(BlockModel(0 * query, torch.ones(1, 2, 2), 0 * key, link=link)).n_edges == 0
     edges = draw.edges(BlockModel(query, torch.ones(1, 2, 2) / 4, key, link=link), 0.1)
     assert edges.n_edges and not edges.keys.requires_grad and query.grad is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rates_over_all_magnitudes(dtype):
+    """From 1e30 down to what a type can just hold: certain edges are there, all but impossible ones are not."""
+    many = torch.ones(2, 1, 50, 1, dtype=dtype)
+    for rate in (30.0, 1e30):
+        block = torch.full((1, 1, 1), rate, dtype=dtype)
+        assert sample_edges(BlockModel(many, block, many, link="poisson")).n_edges == 2 * 50 * 50
+    size = torch.logspace(0, -30, 400, dtype=dtype)[None, None, :, None]
+    ones = torch.ones(1, 1, 1, dtype=dtype)
+    counts = sample_edges(BlockModel(ones[None].expand(1, 1, 200, 1), ones, size)).to_dense()[0, 0].sum(0)
+    assert counts[0] == 200 and 0 < counts[20] < 60 and counts[150:].sum() == 0
 
 
 @pytest.mark.bad_input

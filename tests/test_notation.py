@@ -10,9 +10,12 @@ import pytest
 import sbmt
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "sbmt").rglob("*.py"))
 ROOMS = ("layers", "models", "attention", "baselines")  # letters of the paper belong beside its equations
-WORDS_ONLY = [path for path in FILES if path.relative_to(ROOT).parts[1] in ROOMS]
+TREES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8"))
+    for room in ROOMS
+    for path in sorted((ROOT / "sbmt" / room).rglob("*.py"))
+}
 FORBIDDEN = {
     *("B", "H", "N", "L", "D", "Q", "K", "V", "C", "M", "k", "m", "q", "v", "bs", "bsz", "b", "h"),
     *("nhead", "nheads", "n_head", "seq_len", "src", "tgt", "attn", "hidden_dim", "hidden_size", "dim", "num_clusters"),
@@ -25,40 +28,34 @@ INTEGERS |= {"seed", "dropout_seed", "first", "top_k", "number", "sizes", "convo
 INTEGERS |= {"kdim", "vdim"}  # torch's names
 
 
-def wrong(find, files):
-    """What ``find`` finds in the source of each file, where it finds anything."""
-    found = {str(path.relative_to(ROOT)): find(path.read_text("utf-8")) for path in files}
+def wrong(find):
+    """What ``find`` finds in each file, where it finds anything."""
+    found = {path: find(tree) for path, tree in TREES.items()}
     return {path: names for path, names in found.items() if names}
 
 
-def functions(source: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+def parameters(tree: ast.AST) -> list[ast.arg]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.arg)]
 
 
-def parameters(function: ast.FunctionDef) -> list[ast.arg]:
-    a = function.args
-    return [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x)]
+def forbidden(tree: ast.AST) -> set[str]:
+    assigned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return FORBIDDEN & (assigned | {p.arg for p in parameters(tree)})
 
 
-def names_in_the_wrong_place(source: str) -> set[str]:
-    assigned = {n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return FORBIDDEN & (assigned | {p.arg for f in functions(source) for p in parameters(f)})
-
-
-def misnamed(source: str, kind: str, prefixes: tuple[str, ...], exempt: set[str]) -> set[str]:
+def misnamed(tree: ast.AST, kind: str, prefixes: tuple[str, ...], exempt: set[str]) -> set[str]:
     """Parameters annotated as ``kind`` that neither start with a prefix nor are exempt."""
-    annotated = (p for f in functions(source) for p in parameters(f) if p.annotation is not None)
-    named = {p.arg for p in annotated if kind in ast.unparse(p.annotation).split(" | ")}
+    named = {p.arg for p in parameters(tree) if p.annotation and kind in ast.unparse(p.annotation).split(" | ")}
     return {name for name in named if not name.startswith(prefixes)} - exempt
 
 
 def test_words_not_letters():
-    assert wrong(names_in_the_wrong_place, WORDS_ONLY) == {}
+    assert wrong(forbidden) == {}
 
 
 def test_counts_widths_and_booleans_say_what_they_are():
-    assert wrong(lambda source: misnamed(source, "int", ("n_", "d_"), INTEGERS), WORDS_ONLY) == {}
-    assert wrong(lambda source: misnamed(source, "bool", ("is_", "has_", "use_"), BOOLEANS), WORDS_ONLY) == {}
+    assert wrong(lambda tree: misnamed(tree, "int", ("n_", "d_"), INTEGERS)) == {}
+    assert wrong(lambda tree: misnamed(tree, "bool", ("is_", "has_", "use_"), BOOLEANS)) == {}
 
 
 @pytest.mark.parametrize("name", sbmt.__all__)

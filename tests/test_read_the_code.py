@@ -1,7 +1,11 @@
-"""The page that walks through the code names files that exist, and every folder."""
+"""Pages say what is so: the walk through the code names files that exist, and the page on citing this version."""
 
 import re
 from pathlib import Path
+
+import yaml
+
+import sbmt
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "read-the-code.md").read_text("utf-8")
@@ -26,3 +30,12 @@ def test_every_folder_has_its_line():
     laboratory = ROOT / "sbmt" / "experiments"
     folders |= {f"sbmt/experiments/{path.name}/" for path in laboratory.iterdir() if (path / "__init__.py").exists()}
     assert folders <= named
+
+
+def test_the_page_and_the_library_say_what_the_file_says():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    page = " ".join((ROOT / "docs" / "citation.md").read_text(encoding="utf-8").split())
+    (paper,) = citation["references"]
+    authors = " and ".join(f"{author['family-names']}, {author['given-names']}" for author in paper["authors"])
+    assert all(words in page for words in (paper["title"], authors, paper["collection-title"], citation["title"]))
+    assert re.findall(r"version *= \{(.*?)\}", page) == [citation["version"]] == [sbmt.__version__]

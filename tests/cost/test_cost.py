@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sbmt import Encoder, SbmtError, SequenceClassifier, TokenTagger, build_attention
 from sbmt.attention import dispatch
-from sbmt.cost import FORMULAS, count_operations, evaluate
+from sbmt.cost import FORMULAS, count_operations
 from sbmt.layers.registry import RESERVED
 from sbmt.layers.sbm import SBMAttention
 from sbmt.models import DualEncoder, MaskedLM, SentenceClassifier
@@ -124,14 +124,6 @@ def test_embedding_vectors_is_counted():
 
 def test_every_attention_of_the_library_is_counted():
     assert {*FORMULAS, "sbm", "sbm_static"} == RESERVED == {name for name, _ in SETTINGS}
-
-
-@pytest.mark.parametrize(
-    ("formula", "value"),
-    [("n", 7), ("3", 3), ("0", 0), ("2·n·k", 70), ("8·n·d² + 4·n·k·d", 924), ("k³ + 5²·k", 250)],
-)
-def test_a_formula_is_multiplied_out(formula, value):
-    assert evaluate(formula, {"n": 7, "k": 5, "d": 3}) == value
 
 
 class Strange(nn.Module):

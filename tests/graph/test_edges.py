@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbmt import EdgeList, SbmtError
-from sbmt.graph.patterns import sliding_window
+from sbmt.graph.patterns import all_pairs, sliding_window
 
 SHAPE = (2, 3, 4, 5)
 
@@ -131,18 +131,6 @@ def test_a_union_drops_multiplicities():
     assert torch.equal(edges.multiplicity, many) and edges.union(edges).multiplicity is None
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_all_tensors_move_to_a_device():
-    mask, query_mask, key_mask = padded_mask()
-    many = torch.ones(int(mask.sum()), dtype=torch.int64)
-    cells = mask.flatten().nonzero().squeeze(1)
-    moved = EdgeList.from_cells(cells, SHAPE, query_mask, key_mask, multiplicity=many).to("cuda")
-    tensors = (moved.row_ptr, moved.keys, moved.query_mask, moved.key_mask, moved.multiplicity, moved.n_pairs)
-    assert all(t.is_cuda for t in (*tensors, moved.to_dense(), moved.density()))
-    assert torch.equal(moved.to_dense().cpu(), mask)
-
-
 def parts(**changed):
     """Arguments of a small valid edge list, some of them replaced."""
     valid = {"row_ptr": torch.tensor([0, 2, 3]), "keys": torch.tensor([0, 2, 1]), "shape": (1, 1, 2, 3), "check": True}
@@ -209,3 +197,48 @@ def test_densities_have_more_than_16_bits():
     finally:
         torch.set_default_dtype(torch.float32)
     assert density.dtype == torch.float32 and density.item() == 1
+
+
+# --- fixed masks, by the inequality that defines them ---
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 5, 100])
+@pytest.mark.parametrize("n", [1, 7])
+def test_a_window_reaches_half_its_width_to_either_side_of_real_tokens(n, window):
+    query_mask, key_mask = torch.arange(n) != 3, torch.arange(n) != torch.tensor([[n], [2]])
+    expected = [[abs(i - j) <= window / 2 for j in range(n)] for i in range(n)]
+    edges = sliding_window((2, 3, n, n), window, query_mask[None], key_mask)
+    mask = torch.tensor(expected) & query_mask[:, None] & key_mask[:, None]
+    assert torch.equal(edges.to_dense(), mask[:, None].expand(2, 3, n, n))
+    assert torch.equal(sliding_window((2, 3, n, n), window).to_dense()[1, 2], torch.tensor(expected))
+
+
+def test_all_pairs_are_those_of_real_tokens():
+    query_mask, key_mask = torch.tensor([[True, False]]), torch.tensor([[True, False, True], [False] * 3])
+    edges = all_pairs((2, 3, 2, 3), query_mask, key_mask)
+    expected = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 0, 0]]]).bool()
+    assert torch.equal(edges.to_dense(), expected[:, None].expand(-1, 3, -1, -1))
+    assert edges.density().tolist() == [[1.0] * 3, [0.0] * 3]
+    assert all_pairs((2, 1, 2, 3)).to_dense().all()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("shape", "window", "message"),
+    [
+        ((1, 1, 3, 4), 2, "as many queries as keys, got 3 queries and 4 keys"),
+        ((1, 1, 3, 3), -1, "an integer window ≥ 0, got -1"),
+        ((1, 1, 3, 3), 1.5, "an integer window ≥ 0, got 1.5"),
+        ((1, 1, 3, 3), True, "an integer window ≥ 0, got bool True"),
+        ((1, 1, 0, 0), 2, "at least one example, head, query and key"),
+    ],
+)
+def test_impossible_windows_are_refused(shape, window, message):
+    with pytest.raises(SbmtError, match=message):
+        sliding_window(shape, window)
+
+
+@pytest.mark.bad_input
+def test_a_mask_of_other_length_is_refused():
+    with pytest.raises(SbmtError, match=r"key_mask of shape \(1, 3\)"):
+        sliding_window((1, 1, 3, 3), 2, None, torch.ones(1, 4, dtype=torch.bool))

@@ -23,46 +23,28 @@ SHARED = {"num_key_value_heads": 2}
 SMALL = {"n_clusters": 16}
 
 
-def bert():
+MODELS = {  # two queries share a key in EuroBERT, Llama and Qwen
+    "bert": (transformers.BertForMaskedLM, SIZES | WORDS),
+    "distilbert": (transformers.DistilBertModel, WORDS | {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}),
+    "eurobert": (transformers.EuroBertModel, SIZES | WORDS | ENDS | SHARED | {"head_dim": 8}),
+    "vit": (transformers.ViTForImageClassification, SIZES | {"image_size": 16, "patch_size": 4, "num_labels": 3}),
+    "gpt2": (transformers.GPT2LMHeadModel, ENDS | WORDS | {"n_embd": 32, "n_layer": 2, "n_head": 4}),
+    "llama": (transformers.LlamaForCausalLM, SIZES | WORDS | ENDS | SHARED),
+    "qwen": (transformers.Qwen2ForCausalLM, SIZES | WORDS | ENDS | SHARED),
+    "clip": (transformers.CLIPTextModel, SIZES | WORDS | ENDS),
+    "t5": (
+        transformers.T5EncoderModel,
+        WORDS | {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 4},
+    ),
+    "bart": (transformers.BartModel, WORDS | {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}),
+    "decoding bert": (transformers.BertLMHeadModel, SIZES | WORDS | {"is_decoder": True, "add_cross_attention": True}),
+}
+
+
+def make(name, **more):
     torch.manual_seed(0)
-    return transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, **WORDS)).eval()
-
-
-def distilbert():
-    torch.manual_seed(0)
-    sizes = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}
-    return transformers.DistilBertModel(transformers.DistilBertConfig(**sizes, **WORDS)).eval()
-
-
-def eurobert():
-    """Two queries share a key."""
-    torch.manual_seed(0)
-    config = transformers.EuroBertConfig(**SIZES, **WORDS, **ENDS, **SHARED, head_dim=8)
-    return transformers.EuroBertModel(config).eval()
-
-
-def vit():
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(**SIZES, image_size=16, patch_size=4, num_labels=3)
-    return transformers.ViTForImageClassification(config).eval()
-
-
-def gpt2():
-    torch.manual_seed(0)
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64} | ENDS
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, vocab_size=50)).eval()
-
-
-def llama():
-    """Two queries share a key."""
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **WORDS, **ENDS, **SHARED)).eval()
-
-
-def qwen(**settings):
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(**SIZES, **WORDS, **ENDS, **SHARED, **settings)
-    return transformers.Qwen2ForCausalLM(config).eval()
+    kind, settings = MODELS[name]
+    return kind(kind.config_class(**settings | more)).eval()
 
 
 def sentences():
@@ -81,16 +63,20 @@ def prompts():
     return batch | {"attention_mask": batch["attention_mask"].flip(1)}
 
 
-CASES = [(bert, sentences), (distilbert, sentences), (eurobert, sentences), (vit, pictures)]
-CASES += [(gpt2, prompts), (llama, prompts), (qwen, sentences)]
+CASES = [("bert", sentences), ("distilbert", sentences), ("eurobert", sentences), ("vit", pictures)]
+CASES += [("gpt2", prompts), ("llama", prompts), ("qwen", sentences)]
+
+
+def sparsified(model):
+    return sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
 
 
 def saturated(model):
     """Masks that hold every pair."""
-    sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
-    for layer in fitted_layers(sparse).values():
+    model = sparsified(model)
+    for layer in fitted_layers(model).values():
         layer.log_start.fill_(30.0)
-    return sparse
+    return model
 
 
 def answers(model, batch):
@@ -99,9 +85,9 @@ def answers(model, batch):
     return output[batch["attention_mask"].bool()] if "attention_mask" in batch else output
 
 
-@pytest.mark.parametrize(("make", "batch"), CASES)
-def test_with_all_edges_a_model_gives_the_same_outputs(make, batch):
-    model = make().double()
+@pytest.mark.parametrize(("name", "batch"), CASES)
+def test_with_all_edges_a_model_gives_the_same_outputs(name, batch):
+    model = make(name).double()
     inputs = {name: x.double() if x.is_floating_point() else x for name, x in batch().items()}
     sparse = saturated(model)
     torch.testing.assert_close(answers(sparse, inputs), answers(model, inputs))
@@ -109,16 +95,16 @@ def test_with_all_edges_a_model_gives_the_same_outputs(make, batch):
 
 
 def test_scores_are_scaled_as_the_model_scales_them():
-    model = bert().double()
+    model = make("bert").double()
     for module in model.modules():
         if hasattr(module, "scaling"):
             module.scaling *= 5
     torch.testing.assert_close(answers(saturated(model), sentences()), answers(model, sentences()))
 
 
-@pytest.mark.parametrize(("make", "batch"), CASES)
-def test_masks_are_sparse_and_the_implementation_can_be_switched(make, batch):
-    model = make()
+@pytest.mark.parametrize(("name", "batch"), CASES)
+def test_masks_are_sparse_and_the_implementation_can_be_switched(name, batch):
+    model = make(name)
     sparse, inputs = sbmt.sparsify(model, edges_per_query=2.0, **SMALL), batch()
     sbmt.fit_block_models(sparse, [inputs], steps=2)
     first, second = answers(sparse, inputs), answers(sparse, inputs)
@@ -129,9 +115,9 @@ def test_masks_are_sparse_and_the_implementation_can_be_switched(make, batch):
     assert not torch.equal(answers(sparse, inputs), answers(model, inputs))
 
 
-@pytest.mark.parametrize("make", [gpt2, llama, qwen])
-def test_a_decoder_is_causal_and_generates_with_a_cache(make):
-    model, batch = make(), prompts()
+@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen"])
+def test_a_decoder_is_causal_and_generates_with_a_cache(name):
+    model, batch = make(name), prompts()
     sparse = sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
     changed = dict(batch, input_ids=batch["input_ids"].clone())
     changed["input_ids"][:, 15:] = 7
@@ -145,23 +131,23 @@ def test_a_decoder_is_causal_and_generates_with_a_cache(make):
 
 
 def test_dropout_and_gradients_while_training():
-    sparse = sbmt.sparsify(bert(), edges_per_query=4.0, **SMALL).train()
+    sparse = sbmt.sparsify(make("bert"), edges_per_query=4.0, **SMALL).train()
     sparse(**sentences(), labels=sentences()["input_ids"]).loss.backward()
     query = sparse.bert.encoder.layer[0].attention.self.query.weight.grad
     assert query is not None and query.abs().max() > 0
     assert {layer.dropout for layer in fitted_layers(sparse).values()} == {0.1}
 
 
-@pytest.mark.parametrize(("make", "batch"), [CASES[0], CASES[3], CASES[4]])
-def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
-    sparse = sbmt.sparsify(make(), edges_per_query=4.0, **SMALL)
+@pytest.mark.parametrize(("name", "batch"), [CASES[0], CASES[3], CASES[4]])
+def test_a_sparse_model_is_saved_and_loaded(name, batch, tmp_path):
+    sparse = sbmt.sparsify(make(name), edges_per_query=4.0, **SMALL)
     sbmt.fit_block_models(sparse, [batch()], steps=2)
     sparse.save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["sbmt"]["edges_per_query"] == 4.0
     again = load_sparsified(type(sparse), tmp_path)
     before, after = sparse.state_dict(), again.state_dict()
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-    if make is bert:  # a part of the model can be loaded, too
+    if name == "bert":  # a part of the model can be loaded, too
         part, whole = load_sparsified(transformers.BertModel, tmp_path), sparse.bert.state_dict()
         assert all(torch.equal(t, whole[name]) for name, t in part.state_dict().items() if "pooler" not in name)
     found = []
@@ -172,7 +158,7 @@ def test_a_sparse_model_is_saved_and_loaded(make, batch, tmp_path):
 
 
 def test_what_cannot_be_loaded_says_why(tmp_path):
-    model = bert()
+    model = make("bert")
     model.save_pretrained(tmp_path / "full")
     with pytest.raises(sbmt.SbmtError, match=r"create one with sbmt.sparsify"):
         load_sparsified(transformers.BertForMaskedLM, tmp_path / "full")
@@ -187,78 +173,51 @@ def test_what_cannot_be_loaded_says_why(tmp_path):
         load_sparsified(transformers.BertForMaskedLM, tmp_path / "sparse")
 
 
-def crossed():
-    settings = {"is_decoder": True, "add_cross_attention": True}
-    return transformers.BertLMHeadModel(transformers.BertConfig(**SIZES, **WORDS, **settings))
-
-
-def bart():
-    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
-    return transformers.BartModel(transformers.BartConfig(**sizes, **WORDS, encoder_attention_heads=4))
-
-
-def sliding():
-    return qwen(use_sliding_window=True, sliding_window=4, max_window_layers=0)
-
-
 @pytest.mark.parametrize(
-    ("make", "settings", "why"),
+    ("name", "more", "settings", "why"),
     [
-        (crossed, {}, "encoder or decoder alone"),
-        (bart, {}, "encoder or decoder alone"),
-        (sliding, {}, "attention without a window"),
-        (bert, {"causal": True}, "all be causal or none"),
-        (bert, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON can store, got ExtraKeys"),
+        ("decoding bert", {}, {}, "encoder or decoder alone"),
+        ("bart", {}, {}, "encoder or decoder alone"),
+        (
+            "qwen",
+            {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0},
+            {},
+            "attention without a window",
+        ),
+        ("bert", {}, {"causal": True}, "all be causal or none"),
+        ("bert", {}, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON can store, got ExtraKeys"),
     ],
 )
-def test_unsupported_attentions_and_settings_are_refused(make, settings, why):
+def test_unsupported_attentions_and_settings_are_refused(name, more, settings, why):
     with pytest.raises(sbmt.SbmtError, match=why):
-        sbmt.sparsify(make(), edges_per_query=4.0, **settings)
-
-
-def sparse(model):
-    return sbmt.sparsify(model, edges_per_query=4.0, **SMALL)
-
-
-def sparse_bert(**settings):
-    return sparse(transformers.BertModel(transformers.BertConfig(**SIZES, **WORDS, **settings)))
+        sbmt.sparsify(make(name, **more), edges_per_query=4.0, **settings)
 
 
 def bert_without_masks():
-    sparse_bert()  # which registers the attention
-    model = bert()
+    sparsified(make("bert"))  # which registers the attention
+    model = make("bert")
     model.set_attn_implementation("sbmt")
     return model
-
-
-def clip():
-    config = transformers.CLIPTextConfig(**SIZES, **WORDS, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-    return sparse(transformers.CLIPTextModel(config))
-
-
-def t5():
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 50}
-    return sparse(transformers.T5EncoderModel(transformers.T5Config(**sizes)))
 
 
 NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "why"),
+    ("model", "options", "why"),
     [
-        (clip, {"attention_mask": None}, "got a different one"),
-        (lambda: sparse(llama()), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
-        (lambda: sparse(llama()), {"past_key_values": "static"}, "do not use static caches"),
-        (t5, {}, "got position_bias from T5Attention"),
-        (sparse_bert, {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
-        (sparse_bert, {"output_attentions": True}, NO_WEIGHTS),
-        (lambda: sparse_bert(output_attentions=True), {}, NO_WEIGHTS),
+        (lambda: sparsified(make("clip")), {"attention_mask": None}, "got a different one"),
+        (lambda: sparsified(make("llama")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
+        (lambda: sparsified(make("llama")), {"past_key_values": "static"}, "do not use static caches"),
+        (lambda: sparsified(make("t5")), {}, "got position_bias from T5Attention"),
+        (lambda: sparsified(make("bert")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
+        (lambda: sparsified(make("bert")), {"output_attentions": True}, NO_WEIGHTS),
+        (lambda: sparsified(make("bert", output_attentions=True)), {}, NO_WEIGHTS),
         (bert_without_masks, {}, "call sbmt.sparsify first"),
     ],
 )
-def test_unsupported_requests_are_refused(make, options, why):
-    model = make()
+def test_unsupported_requests_are_refused(model, options, why):
+    model = model()
     if options.get("past_key_values") == "static":
         options = {"past_key_values": transformers.StaticCache(model.config, max_cache_len=32)}
     with pytest.raises(sbmt.SbmtError, match=why):
@@ -266,7 +225,7 @@ def test_unsupported_requests_are_refused(make, options, why):
 
 
 def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
-    sparse = saturated(bert())
+    sparse = saturated(make("bert"))
     module = sparse.bert.encoder.layer[0].attention.self
     heads = [torch.randn(2, 4, 6, 8) for _ in range(3)]
     wanted, _ = attend(module, *heads, None)
@@ -301,8 +260,8 @@ def wrapped(model):
 @pytest.mark.parametrize("is_before", [True, False])
 def test_adapters_pruning_and_weight_norm_are_called(is_before):
     torch.manual_seed(0)
-    model = wrapped(bert())
-    sparse = saturated(model) if is_before else wrapped(saturated(bert()))
+    model = wrapped(make("bert"))
+    sparse = saturated(model) if is_before else wrapped(saturated(make("bert")))
     if not is_before:
         sparse.load_state_dict(model.state_dict(), strict=False)
     torch.testing.assert_close(answers(sparse, sentences()), answers(model, sentences()))
@@ -311,6 +270,6 @@ def test_adapters_pruning_and_weight_norm_are_called(is_before):
 def test_a_fitted_mask_takes_an_empty_batch():
     """Models themselves fail before, in reshaping."""
     heads = torch.zeros(0, 4, 6, 8, requires_grad=True)
-    found, _ = attend(saturated(bert()).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
+    found, _ = attend(saturated(make("bert")).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
     found.sum().backward()
     assert found.shape == (0, 6, 4, 8) and heads.grad.shape == heads.shape

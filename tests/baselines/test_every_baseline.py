@@ -12,6 +12,7 @@ from sbmt.baselines import (
     RandomMaskAttention,
     ReformerAttention,
 )
+from sbmt.counter_rng import draw_seed
 from sbmt.errors import SbmtError
 from tests.layers.inputs import seeded, tokens
 
@@ -82,6 +83,17 @@ def test_dropout_of_attentions_without_weights_is_on_the_output(kind):
     plain, dropped = layer.eval()(x, x, x).values, layer.train()(x, x, x).values
     assert (plain != 0).all() and 0.3 < (dropped != 0).double().mean() < 0.7
     torch.testing.assert_close(dropped[dropped != 0], 2 * plain[dropped != 0])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("kind", [NystromAttention, ReformerAttention])
+def test_a_call_draws_one_seed_where_it_needs_one(kind, dropout):
+    x, layer, generator, untouched = tokens(n=30), build(kind, dropout=dropout), seeded(), seeded()
+    for is_training in (False, True):
+        layer.train(is_training)(x, x, x, generator=generator)
+        if kind is ReformerAttention or (is_training and dropout):
+            draw_seed(untouched)
+        assert torch.equal(generator.get_state(), untouched.get_state())
 
 
 @pytest.mark.bad_input

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from sbmt.baselines.nystromformer import NystromAttention, pseudo_inverse
-from sbmt.counter_rng import draw_seed
 from tests.baselines.cases import same_values_and_gradients
 from tests.layers.inputs import seeded, tokens
 
@@ -64,13 +63,3 @@ def test_the_iteration_converges_cubically_to_the_pseudo_inverse():
     for step in range(1, 4):
         error = (3 * error @ error @ error + error @ error @ error @ error) / 4
         torch.testing.assert_close(identity - matrix @ pseudo_inverse(matrix, step), error, rtol=0, atol=1e-10)
-
-
-def test_a_seed_is_drawn_only_for_dropout():
-    x, generator, untouched = tokens(n=8), seeded(), seeded()
-    NystromAttention(4, 3)(x, x, x, generator=generator)
-    NystromAttention(4, 3, dropout=0.5).eval()(x, x, x, generator=generator)
-    assert torch.equal(generator.get_state(), untouched.get_state())
-    NystromAttention(4, 3, dropout=0.5)(x, x, x, generator=generator)
-    draw_seed(untouched)
-    assert torch.equal(generator.get_state(), untouched.get_state())

@@ -7,7 +7,6 @@ import torch
 
 from sbmt.baselines import reformer
 from sbmt.baselines.reformer import ReformerAttention
-from sbmt.counter_rng import draw_seed
 from tests.baselines.cases import same_values_and_gradients
 from tests.layers.inputs import seeded, tokens
 
@@ -86,12 +85,3 @@ def test_the_bucket_is_the_nearest_of_the_rotated_axes_in_use():
         used = range((6, 2)[b])
         scored = {column: products[column] for column in used} | {6 + column: -products[column] for column in used}
         assert bucket[b, h, r, i] == max(scored, key=scored.get)
-
-
-@pytest.mark.parametrize("is_training", [False, True])
-def test_a_call_draws_one_seed(is_training):
-    x, layer = tokens(n=30), ReformerAttention(4, 3, n_chunk=4, dropout=0.3).train(is_training)
-    generator, other = seeded(), seeded()
-    first, second = layer(x, x, x, generator=generator), layer(x, x, x, generator=generator)
-    draw_seed(other), draw_seed(other)
-    assert torch.equal(generator.get_state(), other.get_state()) and not torch.equal(first.density, second.density)

@@ -24,8 +24,13 @@ def make(name="recommended"):
     return MultiHeadAttention(8, 2, **EVERY[name])
 
 
-def loss_of(output, attended):
-    return output.square().sum() + attended.density.sum() + attended.auxiliary_loss
+def step(layer, x, padding=None):
+    """Output, values, densities and the gradients of a step of training; the seed is always the same."""
+    layer.zero_grad()
+    torch.manual_seed(1)
+    output, attended = layer(x, x, x, padding)
+    (output.square().sum() + attended.density.sum() + attended.auxiliary_loss).backward()
+    return [output, *attended[:3], *(p.grad for p in layer.parameters() if p.grad is not None)]
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
@@ -37,12 +42,8 @@ def test_backward_hooks_run_and_change_nothing(name):
     for is_hooked in (False, True):
         for path, module in layer.named_modules() if is_hooked else ():
             module.register_full_backward_hook(lambda *_, path=path: called.add(path))
-        layer.zero_grad()
         x = torch.randn(2, 30, 8, generator=seeded(), requires_grad=True)
-        torch.manual_seed(1)
-        output, attended = layer(x, x, x, padding)
-        loss_of(output, attended).backward()
-        found.append([output, *attended[:3], x.grad, *(p.grad for p in layer.parameters() if p.grad is not None)])
+        found.append([*step(layer, x, padding), x.grad])
     for plain, hooked in zip(*found, strict=True):
         torch.testing.assert_close(hooked, plain)
     assert {"", "attention", "out_proj"} <= called
@@ -56,13 +57,8 @@ def test_no_attention_depends_on_the_default_device(name):
     padding, found = torch.arange(30) >= torch.tensor([[30], [20]]), []
     layer(x, x, x)  # the first step sets the start of the rates
     for device in ("cpu", "meta"):
-        layer.zero_grad()
-        torch.manual_seed(1)
         with torch.device(device):
-            output, attended = layer(x, x, x, padding)
-            loss = loss_of(output, attended)
-            loss.backward()
-        found.append([output, loss, *(p.grad for p in layer.parameters() if p.grad is not None)])
+            found.append(step(layer, x, padding))
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs)
 
@@ -113,9 +109,7 @@ def test_children_may_be_parametrized(change, preset):
     optimizer = torch.optim.SGD(layer.parameters(), 0.1)
     for _ in range(2):
         before = [p.detach().clone() for p in linear.parameters()]
-        optimizer.zero_grad()
-        output, attended = layer(x, x, x, generator=seeded())
-        (output.square().sum() + attended.density.sum() + attended.auxiliary_loss).backward()
+        step(layer, x)
         optimizer.step()
         assert all((p != old).any() for p, old in zip(linear.parameters(), before, strict=True))
 

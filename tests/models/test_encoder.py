@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sbmt import SbmtError
+from sbmt.layers.rotary import RotaryPositions, rotate
 from sbmt.models import Encoder
 from tests.layers.inputs import seeded
 
@@ -58,19 +59,6 @@ def test_embeddings_have_the_given_initial_standard_deviation(judge):
         law, statistic = chi2(entries.numel()), float((entries / std).pow(2).sum())
         p_values.append(2 * min(law.cdf(statistic), law.sf(statistic)))
     judge(p_values)
-
-
-def test_a_block_is_pre_norm_with_residuals():
-    model = make().double()
-    x = torch.randn(3, N, D_MODEL, generator=seeded(), dtype=torch.float64)
-    block = model.blocks[0]
-    y = block.attention_norm(x)
-    between = x + block.attention(y, y, y)[0]
-    expected = between + block.mlp(block.mlp_norm(between))
-    torch.testing.assert_close(block(x)[0], expected, rtol=0, atol=1e-12)
-    first = model.token_embedding(ids()) + model.position_embedding.weight
-    through = model.norm(model.blocks[1](block(first)[0])[0])
-    torch.testing.assert_close(model(ids()).values, through, rtol=0, atol=1e-12)
 
 
 def test_settings_reach_every_layer():
@@ -134,3 +122,40 @@ def test_other_encoders_and_tokens_are_refused(settings, tokens, words):
 def test_masks_that_do_not_fit_are_refused(mask):
     with pytest.raises(SbmtError, match="mask (as a bool tensor|of shape)"):
         make(None)(IDS[..., 0], mask)
+
+
+# --- rotary positions, against their definition with complex numbers ---
+
+
+def vectors(n, d=6, seed=0, dtype=torch.float64):
+    return torch.randn(2, 3, n, d, generator=seeded(seed), dtype=dtype)
+
+
+def test_pairs_are_rotated_as_complex_numbers():
+    x = vectors(9)
+    theta = 10_000.0 ** (-2 * torch.arange(3, dtype=torch.float64) / 6)
+    angle = torch.arange(9, dtype=torch.float64)[:, None] * theta
+    expected = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)
+    torch.testing.assert_close(rotate(x), torch.view_as_real(expected).flatten(-2))
+
+
+def test_scores_depend_on_the_distance_alone():
+    query, key = (vectors(1, seed=seed).expand(-1, -1, 12, -1) for seed in (1, 2))
+    scores = torch.matmul(*(x if i == 0 else x.mT for i, x in enumerate(RotaryPositions(6)(query, key))))
+    torch.testing.assert_close(scores[..., 1:, 1:], scores[..., :-1, :-1])
+    assert (scores[..., 0, 0] - scores[..., 0, 1]).abs().min() > 1e-3
+
+
+def test_an_encoder_with_rotary_positions_sees_order_and_has_no_table():
+    sizes = dict(d_model=8, d_hidden=8, n_heads=2, n_layers=1, attention="full", embedding_std=1.0)
+    tokens = torch.tensor([[0, 1, 2, 3], [2, 1, 0, 3]])
+    found = {}
+    for positions in ("rotary", "none"):
+        torch.manual_seed(0)
+        encoder = Encoder(5, None, positions=positions, **sizes).eval()
+        assert not any("position" in name for name in encoder.state_dict())
+        found[positions] = encoder(tokens).values[:, -1]
+    assert torch.allclose(*found["none"], atol=1e-6) and not torch.allclose(*found["rotary"], atol=1e-3)
+    assert Encoder(5, 4, **sizes).positions == "learned" and Encoder(5, None, **sizes).positions == "none"
+    with pytest.raises(SbmtError, match="at most 4 tokens"):
+        Encoder(5, 4, positions="rotary", **sizes)(torch.zeros(1, 5, dtype=torch.int64))

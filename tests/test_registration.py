@@ -1,7 +1,8 @@
-"""An attention from a module of the user's, on the command line."""
+"""An attention from a module of the user's on the command line, and a sampler of theirs in the tests of ours."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,25 +29,11 @@ class Scaled(FullAttention):
 register_attention("scaled", Scaled)
 """
 
-COMMANDS = """
-import sys
-from sbmt.experiments.cli import main
 
-for line in sys.argv[1:]:
-    sys.argv = ["sbmt", *line.split()]
-    try:
-        main()
-    except SystemExit as leaving:
-        if leaving.code:
-            raise
-"""
-
-
-def run(folder, *command, plugins="plugin_of_a_test"):
+def run(folder, line, plugins="plugin_of_a_test"):
     environment = os.environ | {"SBMT_PLUGINS": plugins, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-    return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-m", "sbmt", *line.split()]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_an_attention_from_outside_is_trained_and_evaluated(tmp_path, monkeypatch):
@@ -55,14 +42,9 @@ def test_an_attention_from_outside_is_trained_and_evaluated(tmp_path, monkeypatc
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
     prepare(toy_source("listops", name=REDUCED["listops"].data_name), tmp_path / "cache")
     tiny = "--length 20 --batch-size 8 --steps 2 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --scale 3"
-    done = run(
-        tmp_path,
-        "-c",
-        COMMANDS,
-        f"train listops --reduced --attention scaled {tiny} --output trained",
-        "evaluate trained",
-    )
-    assert done.returncode == 0, done.stderr
+    for line in (f"train listops --reduced --attention scaled {tiny} --output trained", "evaluate trained"):
+        done = run(tmp_path, line)
+        assert done.returncode == 0, done.stderr
     trained = json.loads((tmp_path / "trained" / "result.json").read_text())
     assert trained["config"]["options"] == {"scale": 3}
     assert f"accuracy {trained['test']['accuracy']:.4f}" in done.stdout
@@ -70,5 +52,25 @@ def test_an_attention_from_outside_is_trained_and_evaluated(tmp_path, monkeypatc
 
 @pytest.mark.bad_input
 def test_a_missing_module_is_reported_in_one_line(tmp_path):
-    done = run(tmp_path, "-m", "sbmt", "train", "--help", plugins="no_such_module")
+    done = run(tmp_path, "train --help", plugins="no_such_module")
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "'no_such_module'" in done.stderr
+
+
+BLOCK = re.compile(r'^```python title="(?P<name>my_\w+)\.py"\n(?P<code>.*?)^```', re.MULTILINE | re.DOTALL)
+PAGES = {"add-sampler.md": "my_sampler"}
+FILES = ["samplers/test_sample_edges.py", "samplers/test_laws.py::test_cells_have_their_probability"]
+
+
+@pytest.mark.slow
+def test_what_the_pages_register_passes(tmp_path):
+    for page, name in PAGES.items():
+        module = BLOCK.search((ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8"))
+        assert module["name"] == name
+        (tmp_path / f"{name}.py").write_text(module["code"], encoding="utf-8")
+    files = [f"tests/{file}" for file in FILES]
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]  # without shape checks
+    command = [sys.executable, "-m", "pytest", *options, *files, "-k", "systematic"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "SBMT_TEST_WITH": " ".join(PAGES.values())}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 18

@@ -3,7 +3,6 @@
 import ast
 import re
 import symtable
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -93,25 +92,9 @@ def read(table: symtable.SymbolTable) -> set[str]:
     return found.union(*map(read, table.get_children()))
 
 
-def in_a_row(statements: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Statements in order; those inside loops, branches and contexts follow their heads."""
-    for node in statements:
-        if isinstance(node, ast.For | ast.With):
-            pairs = [(x.optional_vars, x.context_expr) for x in node.items] if isinstance(node, ast.With) else []
-            for target, value in pairs or [(node.target, node.iter)]:
-                yield ast.Assign([target], value, lineno=0) if target else value
-        yield from [node.test] if isinstance(node, ast.If) else []
-        inside = [*node.body, *getattr(node, "orelse", [])] if isinstance(node, ast.For | ast.With | ast.If) else []
-        yield from in_a_row(inside) if inside else [node]
-
-
 def loaded(source: str) -> set[str]:
-    """Names that a cell reads before it binds them."""
-    found, known = set(), set()
-    for node in in_a_row(ast.parse(source).body):
-        found |= (read(scope_of(node)) | (bound(node) if isinstance(node, ast.AugAssign) else set())) - known
-        known |= bound(node)
-    return found
+    """Names that a cell reads, be it after it binds them itself."""
+    return read(scope_of(ast.parse(source)))
 
 
 def without_checks(source: str) -> str:

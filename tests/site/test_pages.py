@@ -35,24 +35,3 @@ def test_pages_read_well_from_disk(browser, site: Path) -> None:
             assert "hamiltonian" in visit.search("Hamiltonian").lower()
             assert [url for url in visit.requests if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
         assert visit.complaints == []
-
-
-def test_search_leads_to_the_page(visit: Visit) -> None:
-    page = visit.open("index.html").page
-    assert "MultiHeadAttention" in visit.search("MultiHeadAttention")
-    page.locator(".md-search-result__link").first.click()
-    page.wait_for_url("**/api/**")
-    assert page.locator(".md-content").get_by_text("MultiHeadAttention").first.is_visible()
-
-
-def test_colours_follow_the_system_and_are_remembered_and_print_is_dark_on_white(browser, address: str) -> None:
-    with Visit(browser, address, colours="dark") as visit:
-        page = visit.open("semantics.html").page
-        assert visit.colours() == "slate"
-        page.emulate_media(media="print")
-        assert page.evaluate("getComputedStyle(document.body).getPropertyValue('--md-default-bg-color')") != "#14191d"
-        assert not page.locator(".md-header").is_visible() and page.locator("main h1").first.is_visible()
-        page.emulate_media(media="screen")
-        visit.toggle_colours()
-        page.goto(address + "index.html")
-        assert visit.colours() == "default"

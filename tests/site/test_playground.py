@@ -60,10 +60,6 @@ def set_up(page, index):
     return state(page)
 
 
-def choose(page, name, value):
-    page.locator(f"[name={name}][value={value}]").check()
-
-
 def test_the_first_picture_says_something(page):
     now = state(page)
     assert now.placed == "separated" and now.nDraws == 40 and not now.isMoved
@@ -86,7 +82,7 @@ def test_a_certain_edge_is_found_in_63_per_cent_of_algorithm_1s_draws(page):
     assert found.nDraws == 1001
     assert found.frequency == pytest.approx(0.632, abs=0.05)  # 3.3 standard deviations; the seed is fixed
     assert text(page, "says-algorithm1") == "63.2 %" and text(page, "says-exact") == "100.0 %"
-    choose(page, "law", "exact")
+    page.locator("[name=law][value=exact]").check()
     exact = state(page)
     assert exact.nDraws == 1001 and exact.frequency == 1.0 and exact.edges == 576
 

@@ -40,9 +40,9 @@ class Visit:
         requests: Addresses requested since the last :meth:`open`.
     """
 
-    def __init__(self, browser, address: str, *, colours: str = "light", viewport=WIDE, **options: object) -> None:
+    def __init__(self, browser, address: str, *, viewport=WIDE, **options: object) -> None:
         self.address = address  # of the site, with a slash at the end
-        self.context = browser.new_context(viewport=viewport, color_scheme=colours, **options)
+        self.context = browser.new_context(viewport=viewport, **options)
         self.page = self.context.new_page()
         self.page.set_default_timeout(15_000)
         self.complaints: list[str] = []
@@ -65,7 +65,7 @@ class Visit:
     def open(self, name: str) -> "Visit":
         """Opens a page of the site as on a first visit."""
         if self.page.url != "about:blank":
-            self.page.evaluate("localStorage.clear()")  # the site remembers the colours that were chosen
+            self.page.evaluate("localStorage.clear()")  # the site remembers which questions were answered
             self.page.goto("about:blank")  # ends requests of the previous page
         self.page.set_viewport_size(WIDE)
         self.requests.clear()
@@ -81,13 +81,3 @@ class Visit:
         result = self.page.locator(".md-search-result__item").first
         result.wait_for(state="visible")
         return result.inner_text()
-
-    def colours(self) -> str:
-        """Name of the colour scheme: ``default`` is light, ``slate`` dark."""
-        return self.page.get_attribute("body", "data-md-color-scheme")
-
-    def toggle_colours(self) -> None:
-        """Presses the button in the header and waits until the other colours are there."""
-        before = self.colours()
-        self.page.locator("label.md-header__button[for^=__palette]:visible").click()
-        self.page.wait_for_function("before => document.body.dataset.mdColorScheme !== before", arg=before)

@@ -2,7 +2,7 @@
 
 All-MiniLM-L6-v2 comes with the extra ``pretrained``, film reviews with the data folder (``SBMT_DATA``). Masks are
 fitted to training reviews, anew for each seed, and tested on other reviews: does the first half of a review find its
-second half among all? It takes an hour or so on one core; what was measured is kept in ``runs/pretrained``.
+second half among all? It takes an hour and a half or so on one core; what was measured is kept in ``runs/pretrained``.
 """
 
 import random
@@ -27,7 +27,7 @@ from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embe
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = (256, 16, 3), (256, 32, 3), (512, 32, 1)
+CASES = (64, 8, 1), (256, 16, 3), (256, 32, 3), (512, 32, 1)
 """Tokens of a half, edges per query and seeds."""
 DRAWN = 256  # the length of which there is a figure
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
@@ -88,11 +88,12 @@ def under_masks(
         yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
 
 
-def measure(length: int, c: int, seed: int) -> dict[str, Any]:
+def measure(length: int, c: int, seed: int, kinds: Mapping[str, Control] = OTHERS) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
     asked, others = texts_of(length)
     found: dict[str, Any] = {}
-    for kind, masked, density in under_masks(fitted(others, seed, edges_per_query=float(c)), others[:MEASURED_ON]):
+    sparse = fitted(others, seed, edges_per_query=float(c))
+    for kind, masked, density in under_masks(sparse, others[:MEASURED_ON], kinds):
         embedded = embed(masked, asked)
         full = embedded if kind == FULL else full
         cosines = (embedded * full).sum(-1).tolist()

@@ -119,6 +119,7 @@ language: $(STAMP)
 	$(BIN)/python results/measure/paired_blocks.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/measure/pretrained.py
+	$(BIN)/python results/measure/sparse_inputs.py
 	$(BIN)/python results/measure/pretrained_tasks.py
 	$(BIN)/python results/measure/pretrained_time.py
 	$(INSTALL) --no-deps rxnmapper==0.4.3

@@ -133,11 +133,9 @@ results: $(STAMP)
 	mkdir -p results
 	cp runs/demo3/result.json results/demo.json
 	cp runs/demo3/demo.png results/demo.png
-	$(BIN)/python results/measure/landing.py
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json $(call figure,$$study) || exit 1; \
 	done
-	$(BIN)/python results/measure/fitted_cost.py
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/ste_bias.py
 	$(BIN)/python results/measure/costs.py

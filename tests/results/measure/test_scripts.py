@@ -4,12 +4,11 @@ import pytest
 
 from results import lookup
 from results.lookup import load
-from results.measure import causal, fitted_cost, gpu_training, landing, recall_lengths, ste_bias
+from results.measure import causal, gpu_training, recall_lengths, ste_bias
 from results.measure.common import RUNS
 from results.measure.set_aside import set_aside
 from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
-from sbmt.experiments.training import SIZES
 
 
 def test_gradient_estimators_are_what_the_result_file_says():
@@ -41,14 +40,12 @@ def test_another_processor_is_set_aside_and_ours_is_replaced(write):
 
 
 def test_figures_are_drawn_from_what_is_published(tmp_path, monkeypatch):
-    for script in (fitted_cost, recall_lengths):
-        monkeypatch.setattr(script, "RESULTS", tmp_path)
-    fitted_cost.draw(load("fitted_cost"))
+    monkeypatch.setattr(recall_lengths, "RESULTS", tmp_path)
     found = load("recall_lengths")
     complete = [run for run in found["evaluated"] if len(run["lengths"]) == len(recall_lengths.LENGTHS)]
     recall_lengths.draw(complete, found["times"])
     draw_causal(load("causal"), tmp_path / "causal.png")
-    assert {path.name for path in tmp_path.iterdir()} == {"fitted.png", "recall.png", "causal.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"recall.png", "causal.png"}
 
 
 def test_bits_and_times_of_causal_models_are_measured_as_published():
@@ -74,14 +71,6 @@ def test_longer_recall_goes_on_from_the_same_attention_among_fewer_tokens():
             start = str(RUNS / before / f"{trial.name}-seed2")
             assert trial.settings == shorter[trial.name].settings | {"start": start}
             assert trial.density_of == shorter[trial.name].density_of
-
-
-def test_steps_of_published_runs_are_timed_in_turn():
-    small = SIZES["demo"].override(steps=5, length=8, batch_size=2)
-    settings = {"full": {"attention": "full"}, "fitted": {"preset": "fitted", "n_clusters": 4}}
-    runs = [{"trial": trial, "config": small.override(**mine).to_dict()} for trial, mine in settings.items()]
-    found = landing.measure_seed(runs)
-    assert found["full"]["ratio"] == 1 and found["fitted"]["rounds"] == 4
 
 
 def test_the_time_of_the_first_accurate_steps_is_found():

@@ -116,7 +116,6 @@ language: $(STAMP)
 	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
 	ln -sfn ../../results/glue.png docs/assets/glue.png
 	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json
-	$(BIN)/python results/measure/paired_blocks.py
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/measure/pretrained.py
 	$(BIN)/python results/measure/sparse_inputs.py

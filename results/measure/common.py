@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import track
 
 from sbmt.command import run_command
 from sbmt.experiments.files import read_json, write_json
 from sbmt.experiments.manifest import manifest
-from sbmt.experiments.studies.study import Study
-from sbmt.experiments.training.run import Run, load_run
 
 RESULTS = Path(__file__).resolve().parents[1]
 RUNS = RESULTS.parent / "runs"
@@ -39,14 +36,6 @@ def run(main: Callable[[], None], name: str) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     run_command(main, name)
-
-
-def over_runs(study: Study, score: Callable[[Run], Any]) -> dict[str, list[Any]]:
-    """A score of every network that a study left in ``runs/``, by trial, in the order of seeds."""
-    found: dict[str, list[Any]] = {}
-    for trial, seed in track(study.plan(), study.name):
-        found.setdefault(trial.name, []).append(score(load_run(RUNS / study.name / f"{trial.name}-seed{seed}")))
-    return found
 
 
 Scores = Sequence[Sequence[float]] | np.ndarray

@@ -4,12 +4,15 @@ The networks are those that ``sbmt study listops-edges`` and similar studies lea
 test examples are compared with those of another mask and the same seed. It takes half an hour on one core.
 """
 
-import torch
+from collections.abc import Mapping
 
-from results.measure.common import Scores, difference, over_runs, run, write
+import torch
+from rich.progress import track
+
+from results.measure.common import RUNS, Scores, difference, run, write
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import evaluate
-from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.run import Run, load_run
 
 DRAWS = 4  # of every mask
 
@@ -20,7 +23,7 @@ def share_right(trained: Run) -> list[float]:
     return torch.stack([found.predicted == found.labels for found in answers]).double().mean(0).tolist()
 
 
-def compared(right: dict[str, Scores]) -> dict[str, dict[str, dict[str, float]]]:
+def compared(right: Mapping[str, Scores]) -> dict[str, dict[str, dict[str, float]]]:
     """The loss of each trial against full attention, and the lead of fitted masks over random ones and a window."""
     fitted = {trial: mine for trial, mine in right.items() if trial.startswith("fitted")}
     return {
@@ -32,8 +35,14 @@ def compared(right: dict[str, Scores]) -> dict[str, dict[str, dict[str, float]]]
 
 def main() -> None:
     """Compares the networks of every study."""
-    studies = [study for name, study in STUDIES.items() if name.endswith("-edges") and name != "mlm-edges"]
-    write("paired", {"studies": {study.name: compared(over_runs(study, share_right)) for study in studies}})
+    found = {}
+    for name in (name for name in STUDIES if name.endswith("-edges") and name != "mlm-edges"):
+        right: dict[str, list[list[float]]] = {}
+        for trial, seed in track(STUDIES[name].plan(), name):
+            trained = load_run(RUNS / name / f"{trial.name}-seed{seed}")
+            right.setdefault(trial.name, []).append(share_right(trained))
+        found[name] = compared(right)
+    write("paired", {"studies": found})
 
 
 if __name__ == "__main__":

@@ -1,16 +1,10 @@
-"""Comparisons of networks answer by answer and block by block, with an uncertainty that counts what is independent."""
-
-from types import SimpleNamespace
+"""Comparisons of networks answer by answer, with an uncertainty that counts what is independent."""
 
 import numpy as np
 import pytest
-import torch
 
-from results.measure import paired_blocks
 from results.measure.common import difference
 from results.measure.paired import compared
-from sbmt.experiments.data.batches import Batch
-from sbmt.experiments.training.data import Feed
 
 draw = np.random.default_rng(1)
 
@@ -55,31 +49,3 @@ def test_answers_are_held_against_full_attention_random_masks_and_the_window():
         "ahead": {"fitted-2": 0.5},
         "ahead_of_window": {"fitted-2": 0.75},
     }
-
-
-def test_behind_means_a_larger_loss():
-    loss = {"full": [4, 4, 4, 4], "window": [3, 3, 3, 5], "fitted-near": [5, 5, 5, 6], "random-near": [4, 5, 4, 6]}
-    assert means(paired_blocks.compared({trial: [losses] for trial, losses in loss.items()})) == {
-        "full": {"window": -0.5, "fitted-near": 1.25, "random-near": 0.75},
-        "window": {"full": 0.5, "fitted-near": 1.75, "random-near": 1.25},
-        "random": {"fitted-near": 0.5},
-    }
-
-
-SELECTED = torch.tensor([[1, 0, 0, 1], [0, 1, 0, 0], [1, 1, 1, 0]]).bool()
-
-
-def make_batch(examples, part, number):
-    here = SELECTED[examples[part]]
-    tokens = torch.zeros(here.shape).long()
-    return Batch(tokens, torch.ones_like(here), tokens[here], selected=here)
-
-
-def test_a_block_counts_once_however_many_of_its_tokens_are_hidden(monkeypatch):
-    losses = torch.tensor([1.0, 3.0, 5.0, 2.0, 2.0, 8.0])
-    drawn = {seed: SimpleNamespace(losses=losses + 0.5 * seed) for seed in range(4)}
-    monkeypatch.setattr(paired_blocks, "evaluate", lambda run, n_examples, seed: drawn[seed])
-    data = SimpleNamespace(feeds={"test": Feed(len(SELECTED), make_batch)})
-    config = SimpleNamespace(evaluation_batch=2, n_examples=lambda split: None, open_data=lambda tokenizer: data)
-    found = paired_blocks.loss_by_block(SimpleNamespace(config=config, tokenizer=None))
-    np.testing.assert_allclose(found, [2.75, 5.75, 4.75])  # three quarters of a nat is the mean over draws

@@ -6,7 +6,6 @@ from results import lookup
 from results.lookup import load
 from results.measure import causal, gpu_training, recall_lengths, ste_bias
 from results.measure.common import RUNS
-from results.measure.set_aside import set_aside
 from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
 
@@ -19,24 +18,6 @@ def test_gradient_estimators_are_what_the_result_file_says():
         kept = lookup.find(part["rows"], probability=0.25, estimator=row["estimator"])
         assert row.pop("estimator") == kept["estimator"]
         assert row == pytest.approx({name: kept[name] for name in row}, rel=1e-3, abs=1e-6)
-
-
-def test_another_processor_is_set_aside_and_ours_is_replaced(write):
-    def measure(processor, date):
-        return write(bench={"manifest": {"processor": processor, "date": date}})
-
-    def dates():
-        return [(one["manifest"]["processor"], one["manifest"]["date"]) for one in lookup.machines("bench")]
-
-    results = measure("one", "2026-01-01")
-    assert set_aside(results, "one") == []
-    assert [path.parent.name for path in set_aside(results, "other (2)")] == ["one"]
-    assert not (results / "bench.json").exists()
-    measure("other (2)", "2026-01-02")
-    assert dates() == [("other (2)", "2026-01-02"), ("one", "2026-01-01")]
-    assert [path.parent.name for path in set_aside(results, "one")] == ["other-2"]
-    measure("one", "2026-01-03")
-    assert dates() == [("one", "2026-01-03"), ("other (2)", "2026-01-02")]
 
 
 def test_figures_are_drawn_from_what_is_published(tmp_path, monkeypatch):

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median, stdev
 from typing import Any
 
-import numpy as np
-
 from results.lookup import cases, load, reached
 from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
@@ -51,14 +49,10 @@ def recall_scores(trial: str, n: str) -> str:
 
 # --- times of the benchmarks, relative to full attention ---
 
-KINDS = ("near-constant", "structured")
-N_CLUSTERS, D_HEAD = 128, 32
-DENSEST = 0.16  # beyond this a mask is drawn densely, and time is no longer a straight line
-
 
 def step_ratios(n: int, density: float) -> str:
     """Time of a step for the cheaper and the more expensive kind of memberships."""
-    wanted = {"n": n, "density": density, "n_clusters": N_CLUSTERS, "is_training": True}
+    wanted = {"n": n, "density": density, "n_clusters": 128, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
     return f"{min(found):.2f} to {max(found):.2f}" if found else LEFT_OUT
@@ -90,49 +84,6 @@ def sweep_cells(file: str, suite: str, sweep: str, row: str, column: str) -> dic
                 shown = f"{milliseconds(ours['median'])} ms"
             cells.setdefault(FIELDS[row](case), {})[head] = shown
     return cells
-
-
-# --- densities below which SBM is cheaper ---
-
-
-def operations_limit(n: int) -> float:
-    """The density below which SBM needs fewer operations than full attention."""
-    choosing = 2 * D_HEAD + N_CLUSTERS + N_CLUSTERS**2 / (2 * D_HEAD)
-    return 1 - choosing / n - N_CLUSTERS**2 / (2 * n**2)
-
-
-def time_limits(n: int, *, is_training: bool) -> str:
-    """The densities below which SBM takes less time, for the more and the less expensive kind of memberships."""
-    lines = (fit_line(kind, is_training=is_training) for kind in KINDS)
-    low, high = sorted((1 - a / n) / b for a, b, _ in lines)
-    if high <= 0:
-        return "never"
-    rounds_to_nothing = low < 0.0005
-    return f"{100 * high:.1f} %, or never" if rounds_to_nothing else f"{100 * low:.1f} to {100 * high:.1f} %"
-
-
-def worst_fit() -> float:
-    """The largest factor by which one of the lines is off."""
-    return max(fit_line(kind, is_training=way)[2] for kind in KINDS for way in (False, True))
-
-
-def fit_line(kind: str, *, is_training: bool) -> tuple[float, float, float]:
-    """Fits the time relative to full attention by a / n + b · density, with relative errors.
-
-    Returns:
-        a, b, and the largest factor by which the line is off.
-    """
-    rows = [
-        (case["n"], case["density"], case["results"]["sbm"]["ratio"])
-        for case in cases("bench", "attention")
-        if (case["kind"], case["n_clusters"], case["is_training"]) == (kind, N_CLUSTERS, is_training)
-        and case["density"] <= DENSEST
-        and "ratio" in case["results"]["sbm"]
-    ]
-    n, density, ratio = np.array(rows).T
-    relative = np.stack([1 / n, density], 1) / ratio[:, None]
-    (a, b), *_ = np.linalg.lstsq(relative, np.ones(len(rows)), rcond=None)
-    return float(a), float(b), float(np.exp(np.abs(np.log(relative @ (a, b))).max()))
 
 
 def cost_table(name: str) -> str:

@@ -1,6 +1,5 @@
 """Tables of the pages, from results that are made up."""
 
-from results.tables import KINDS
 from results.write_tables import ENVIRONMENT
 
 tables = ENVIRONMENT.get_template("tables.jinja").module
@@ -58,32 +57,3 @@ def test_a_sweep_has_milliseconds_where_full_attention_did_not_run(write):
         "| 2,048 | 0.049 | 0.049 |",
         "| 4,096 | 81.2 ms | 81.2 ms |",
     ]
-
-
-def bench(line):
-    """A benchmark whose ratios lie on a line up to the largest density: ``line(kind, n, density, is_training)``."""
-    cases = [
-        {"kind": kind, "n": n, "density": density, "n_clusters": 128, "is_training": is_training}
-        | {"results": {"sbm": {"ratio": 1e6 if density == 0.5 else line(kind, n, density, is_training)}}}
-        for kind in KINDS
-        for n, density in ((1024, 0.04), (4096, 0.01), (4096, 0.16), (16384, 0.0025), (4096, 0.5))
-        for is_training in (False, True)
-    ]
-    return {"suites": {"attention": {"found": {"cases": cases}}}}
-
-
-def straight(kind, n, density, is_training):
-    """Structured memberships cost twice as much; a step in training has half of the constant part."""
-    return (1 + (kind == "structured")) * (1000 / (1 + is_training) / n + 10 * density)
-
-
-def test_limits_are_where_the_line_meets_one(write):
-    write(bench=bench(straight))
-    by_length = {row.split(" | ")[0].strip("| "): row for row in rows(tables.limits_table())}
-    # Even where (1 + structured) · (1000 / n + 10 ρ) = 1: ρ = (1 − 1000 / n) / 10 and (1 / 2 − 1000 / n) / 10.
-    assert by_length["4,096"] == "| 4,096 | 89 % | 2.6 to 7.6 % | 3.8 to 8.8 % |"
-    assert by_length["1,024"] == "| 1,024 | 55 % | 0.2 %, or never | 0.1 to 5.1 % |"
-    write(bench=bench(lambda kind, n, density, _: (500 if kind == KINDS[0] else 1023.9) / n + 10 * density))
-    assert "| 1,024 | 55 % | 5.1 %, or never | 5.1 %, or never |" in tables.limits_table()  # and not 0.0 to 5.1 %
-    write(bench=bench(lambda kind, n, density, _: 20000 / n + density))
-    assert tables.limits_table().count("| never | never |") == 5

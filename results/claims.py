@@ -3,14 +3,15 @@
 Their sources are ``results/errata.toml`` and ``results/questions.toml``, which explain their fields.
 """
 
-import re
 import tomllib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from results.lookup import ROOT, load
+from markdown.extensions.toc import slugify
+
+from results.lookup import ROOT, load, value
 from sbmt.experiments.tables import LEFT_OUT
 
 
@@ -54,10 +55,8 @@ def n_claims(group: str) -> int:
 # --- links by short names: ``03#heading`` of a notebook, ``theory#name`` of a statement, ``page#heading`` ---
 
 
-def anchor(heading: str) -> str:
-    """The id of a heading on the site."""
-    kept = re.sub(r"[^\w\s-]", "", heading.encode("ascii", "ignore").decode()).strip().lower()
-    return re.sub(r"[-\s]+", "-", kept)
+anchor = partial(slugify, separator="-")
+"""The id of a heading on the site."""
 
 
 def link(name: str) -> tuple[str, str]:
@@ -75,8 +74,8 @@ def link(name: str) -> tuple[str, str]:
     elif page == "theory" and place:
         title, address = "Theory", "theory.md"
     else:
-        address = f"{page}.md"
-        title = re.search(r"^# (.+)", path.read_text("utf-8"), re.MULTILINE)[1]
+        address, lines = f"{page}.md", path.read_text("utf-8").splitlines()
+        title = next(line.removeprefix("# ") for line in lines if line.startswith("# "))
     return title, f"{address}#{anchor(place)}" if place else address
 
 
@@ -91,38 +90,20 @@ def links(names: Sequence[str]) -> str:
 # --- how result files were made ---
 
 
-def usual_place() -> str:
-    """The environment in which most files were measured."""
-    return Counter(filter(None, map(_place, QUESTIONS))).most_common(1)[0][0]
-
-
-def measured(name: str, usual: str) -> str:
-    """Seeds, runs, hours, date and threads of a file, and its environment if that is not the usual one."""
-    said, about = _work(name), _manifest(name)
-    said += [about["date"]] if about else []
-    said += [f"{about['threads']} threads"] if about.get("threads", 1) != 1 else []
-    said += [f"on {_place(name)}"] if _place(name) not in ("", usual) else []
+def measured(name: str) -> str:
+    """Seeds, runs, core hours, date and threads of a result file, and its machine if that is not the usual one."""
+    parts = list(load(name).values()) if name == "glue" else [load(name)]
+    parts = [part for part in parts if isinstance(part, dict)]  # and not a list of statements
+    runs = [run for part in parts for run in part.get("runs", [])]
+    hours = sum(run["seconds"] for run in runs) / 3600
+    said = [f"{len({run['config']['seed'] for run in runs})}, {len(runs)}, {hours:.1f} h"] if runs else []
+    for about in [part["manifest"] for part in parts if "manifest" in part][:1]:
+        said.append(about["date"])
+        said += [f"{about['threads']} threads"] if about.get("threads", 1) != 1 else []
+        said += [f"on {machine_of(about)}"] if machine_of(about) != machine_of(value("demo", "manifest")) else []
     return ", ".join(said) or LEFT_OUT
 
 
-def _place(name: str) -> str:
-    """The environment in which a file was measured, or an empty string."""
-    about = _manifest(name)
-    return f"{about['machine']}, with sbmt {about['sbmt']}, torch {about['torch']}" if about else ""
-
-
-def _manifest(name: str) -> dict[str, Any]:
-    """The manifest of a result file, or an empty dictionary."""
-    result = load("glue/mlm" if name == "glue" else name)
-    return result.get("manifest", {}) if isinstance(result, dict) else {}
-
-
-def _work(name: str) -> list[str]:
-    """Seeds, runs and hours of the studies in a file."""
-    parts = load(name).values() if name == "glue" else [load(name)]
-    runs = [run for part in parts if isinstance(part, dict) for run in part.get("runs", [])]
-    if not runs:
-        return []
-    hours = sum(run["seconds"] for run in runs) / 3600
-    seeds = len({run["config"]["seed"] for run in runs})
-    return [f"{seeds}, {len(runs)}, {hours:.1f} h"]
+def machine_of(manifest: dict[str, Any]) -> str:
+    """The machine of a manifest, with versions."""
+    return f"{manifest['machine']}, with sbmt {manifest['sbmt']}, torch {manifest['torch']}"

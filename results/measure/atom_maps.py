@@ -1,22 +1,18 @@
-"""RXNMapper's encoder, atom maps by the attention of one of its heads, and chemical reactions to map.
+"""RXNMapper's encoder, and atom maps by the attention of one of its heads.
 
 After Schwaller, Hoover, Reymond, Strobelt and Laino (2021), Extraction of organic chemistry grammar from unsupervised
-learning of chemical reactions, Science Advances 7, eabe4166. The reactions are in ``results/reactions.toml``.
+learning of chemical reactions, Science Advances 7, eabe4166.
 """
 
-import re
-import tomllib
 from functools import cache
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
-from random import Random
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from results.measure.common import RESULTS
+from results.measure.smiles import atoms_of, tokens_of
 from sbmt.errors import SbmtError
 from sbmt.experiments.sparsification.pretrained import Batch
 from sbmt.sparsification.fit import Heads
@@ -25,54 +21,7 @@ PACKAGE, VERSION = "rxnmapper", "0.4.3"
 MODEL = "models/transformers/albert_heads_8_uspto_all_1310k"  # in the package
 LAYER, HEAD = "encoder.albert_layer_groups.10.albert_layers.0.attention.fitted_mask", 5  # the eleventh, and the sixth
 AT_ONCE = 16  # reactions that are mapped together
-TOKEN = re.compile(r"\[[^\]]+\]|Br|Cl|[BCNOPSFI]|[bcnops]|\*|%\d\d|\d|>>|[-=#:~./\\()]")
-ELEMENT = re.compile(r"\[?\d*(se|te|as|si|[A-Z][a-z]?|[a-z]|\*)")
 RAISED = 90.0  # by how much neighbours of mapped atoms attract each other more
-REACTIONS = tomllib.loads((RESULTS / "reactions.toml").read_text("utf-8"))
-
-
-def reactions(part: int, per_template: int) -> list[str]:
-    """Reactions of all templates, shuffled; the substituents of parts 0 and 1 differ."""
-    draw, found = Random(part), []
-    aromatic, aliphatic = REACTIONS["substituents"].values()
-    for template in REACTIONS["templates"].values():
-        pairs = product(aromatic[part::2], aliphatic[part::2])
-        made = list(dict.fromkeys(template.format(a=a, b=b) for a, b in pairs))
-        found += draw.sample(made, min(per_template, len(made)))
-    return draw.sample(found, len(found))
-
-
-def tokens_of(smiles: str) -> list[str]:
-    """The tokens of a reaction's SMILES, atom by atom."""
-    if rest := TOKEN.sub("", smiles):
-        raise SbmtError("SMILES", f"{rest[0]!r} in {smiles!r}", "leave out what is not part of the reaction")
-    return TOKEN.findall(smiles)
-
-
-def atoms_of(tokens: list[str]) -> tuple[list[int], list[str], Bool[Tensor, "atoms atoms"]]:
-    """The places of the atoms among the tokens, their elements, and which of them are bonded."""
-    places, elements, bonds, branches, rings, last = [], [], [], [], {}, None
-    for i, token in enumerate(tokens):
-        if atom := ELEMENT.match(token):
-            bonds.append((last, len(places)))
-            last = len(places)
-            places.append(i)
-            elements.append(atom[1].capitalize())
-        elif token == "(":
-            branches.append(last)
-        elif token == ")":
-            last = branches.pop()
-        elif token in (".", ">>", "~"):
-            last = None
-        elif token[-1].isdigit() and token in rings:
-            bonds.append((rings.pop(token), last))
-        elif token[-1].isdigit():
-            rings[token] = last
-    is_bonded = torch.zeros(len(places), len(places), dtype=torch.bool)
-    for one, other in bonds:
-        if one is not None:
-            is_bonded[one, other] = is_bonded[other, one] = True
-    return places, elements, is_bonded
 
 
 def atom_map(attention: Float[Tensor, "n n"], tokens: list[str]) -> list[int]:
@@ -108,7 +57,7 @@ def mapper() -> tuple[nn.Module, dict[str, int]]:
     [shared] = groups = model.encoder.albert_layer_groups
     model.config.num_hidden_groups = model.config.num_hidden_layers
     for _ in range(1, model.config.num_hidden_layers):
-        groups.append(type(shared)(model.config))
+        groups.append(type(shared)(model.config))  # a deep copy would not share the configuration
         groups[-1].load_state_dict(shared.state_dict())
     return model.eval(), {token: i for i, token in enumerate((folder / "vocab.txt").read_text().split())}
 

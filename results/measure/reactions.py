@@ -16,8 +16,9 @@ from rich.progress import track
 from torch import manual_seed, nn
 
 import sbmt
-from results.measure.atom_maps import REACTIONS, encode, mapper, maps, reactions
+from results.measure.atom_maps import encode, mapper, maps
 from results.measure.common import difference, kept, run, write
+from results.measure.smiles import REACTIONS, reactions
 from sbmt.experiments.sparsification.masks import local
 from sbmt.experiments.sparsification.pretrained import FULL, with_masks
 from sbmt.sparsification import measure_masks

@@ -8,7 +8,8 @@ import torch
 
 import sbmt
 from results.measure import atom_maps
-from results.measure.atom_maps import REACTIONS, atom_map, atoms_of, maps, reactions, tokens_of
+from results.measure.atom_maps import atom_map, maps
+from results.measure.smiles import REACTIONS, atoms_of, reactions, tokens_of
 
 
 def attention(reaction, pairs):

@@ -137,7 +137,6 @@ results: $(STAMP)
 	done
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/ste_bias.py
-	$(BIN)/python results/measure/costs.py
 	$(BIN)/python -m theory --json results/theory.json
 	$(BIN)/python results/write_tables.py
 

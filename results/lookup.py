@@ -40,12 +40,6 @@ def _read(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def machines(name: str) -> list[Any]:
-    """The content of a benchmark file, and of the files of that name from other processors."""
-    others = sorted((ROOT / "results" / "machines").glob(f"*/{name}.json"))
-    return [load(name), *(load(f"machines/{path.parent.name}/{name}") for path in others)]
-
-
 def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
     """The first row with these values."""
     for row in rows:
@@ -206,9 +200,10 @@ def fitted_ratios(mode: str, sweep: str = "n") -> list[dict[int, float]]:
 
     ``mode`` is ``"training"`` or ``"forward"``; the sweep ``"n"`` is in float32.
     """
+    others = (f"machines/{path.parent.name}/bench_fitted" for path in ROOT.glob("results/machines/*/bench_fitted.json"))
     by_processor = []
-    for one in machines("bench_fitted"):
-        found = [case for case in one["suites"]["fitted"]["found"]["cases"] if sweep in case["sweeps"]]
+    for name in ("bench_fitted", *sorted(others)):
+        found = [case for case in load(name)["suites"]["fitted"]["found"]["cases"] if sweep in case["sweeps"]]
         ours = {case["n"]: case["results"]["sbm"] for case in found if case["is_training"] == (mode == "training")}
         by_processor.append({n: times["ratio"] for n, times in ours.items() if "ratio" in times})
     return by_processor

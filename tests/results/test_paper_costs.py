@@ -45,6 +45,7 @@ def test_table_3_and_table_5_disagree_about_sbm():
 
 
 def test_the_result_file_holds_what_is_counted_today():
+    """``sbmt cost --json FILE`` counts; memory was measured at commit a9f0fe7."""
     again = cost_report() | {"paper": PAPER["table_3"]}
     again, published = json.loads(json.dumps(again)), load("costs")
     assert {name: published[name] for name in again} == again

@@ -3,12 +3,13 @@
 ``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. All but the manifest is the same each time.
 """
 
+from functools import partial
 from itertools import product
 from statistics import median
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from results.measure.common import run, write
 from sbmt.experiments.studies.gradient_estimators import ESTIMATORS, EstimatorReport, measure_estimators
@@ -17,11 +18,6 @@ PROBABILITIES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 ALIGNMENTS = {"scores blind to use": 0.0, "scores aligned with use": 2.0}
 SIZES = {"n_graphs": 24, "n_queries": 3, "n_keys": 4, "n_classes": 3, "width": 4}
 N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = SIZES.values()
-
-
-def normal(*shape: int, generator: Generator) -> Tensor:
-    """Standard normal numbers in double precision."""
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def on_toy_graph(p: float, alignment: float, exploration: float, seed: int) -> dict[str, EstimatorReport]:
@@ -33,14 +29,15 @@ def on_toy_graph(p: float, alignment: float, exploration: float, seed: int) -> d
     a network that has learned something. Edges are not equally likely: their log-odds scatter about those of p with a
     standard deviation of 1.
     """
-    generator = Generator().manual_seed(seed)
-    query, key = normal(N_QUERIES, WIDTH, generator=generator), normal(N_KEYS, WIDTH, generator=generator)
-    value, readout = normal(N_KEYS, WIDTH, generator=generator), normal(WIDTH, N_CLASSES, generator=generator)
+    generator = torch.Generator().manual_seed(seed)
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
+    query, key = normal(N_QUERIES, WIDTH), normal(N_KEYS, WIDTH)
+    value, readout = normal(N_KEYS, WIDTH), normal(WIDTH, N_CLASSES)
     label = torch.randint(N_CLASSES, (N_QUERIES,), generator=generator)
     wanted = alignment * torch.nn.functional.one_hot(label, N_CLASSES)
     undo = ((WIDTH + N_CLASSES) / WIDTH) ** 0.5  # scores will be divided by the root of the new width
     query, key = torch.cat([query, wanted], 1) * undo, torch.cat([key, value @ readout], 1)
-    log_odds = torch.tensor(p, dtype=torch.float64).logit() + normal(N_QUERIES, N_KEYS, generator=generator)
+    log_odds = torch.tensor(p, dtype=torch.float64).logit() + normal(N_QUERIES, N_KEYS)
 
     def loss(values: Tensor) -> Tensor:
         log_probability = (values @ readout).log_softmax(-1)  # batch n_queries n_classes

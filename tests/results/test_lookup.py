@@ -1,5 +1,7 @@
 """Single numbers of result files, as templates quote them."""
 
+import json
+
 import pytest
 from jinja2 import TemplateError
 
@@ -21,25 +23,29 @@ def measured(training, forward, half=None):
         for sweep, mode, even in ways
         if sweep == "n" or half
     ]
-    manifest = {"processor": f"even at {training}", "date": "2026-11-26"}
-    return {"manifest": manifest, "suites": {"fitted": {"found": {"cases": cases}}}}
+    return {"suites": {"fitted": {"found": {"cases": cases}}}}
 
 
 @pytest.fixture(autouse=True)
-def results(write):
+def results(tmp_path, monkeypatch):
     """Four runs, a file of another kind, a statement, and two processors, on one of which inference is slower."""
     rows = [{"name": "n^(1/n) misprinted", "shown": "2.72 against 272", "grade": "slip", "outcome": "as stated"}]
     scored = run("sbm", 0, 0.5, metrics={"perplexity": 258.96, "accuracy": 0.0})
     kinds = [[{"kind": "oracle", "lost": share}] for share in (0.05, 0.5)]
-    write(
-        listops={"runs": [run("sbm", 0, 0.9), run("full", 0, 0.8), run("sbm", 1, 0.7), run("full", 1, 0.71)]},
-        deep={"cases": {"a b": [{"x": -0.5}], "n": 16384}},
-        theory=rows,
-        glue={"mlm": {"runs": [scored]}},
-        attention_mass={"networks": {"Image": {"shares": [0.05, 0.5], "levels": kinds}}},
-        bench_fitted=measured(1024, None),
-        machines__another__bench_fitted=measured(700, 1400, half=900),
-    )
+    files = {
+        "listops": {"runs": [run("sbm", 0, 0.9), run("full", 0, 0.8), run("sbm", 1, 0.7), run("full", 1, 0.71)]},
+        "deep": {"cases": {"a b": [{"x": -0.5}], "n": 16384}},
+        "theory": rows,
+        "glue": {"mlm": {"runs": [scored]}},
+        "attention_mass": {"networks": {"Image": {"shares": [0.05, 0.5], "levels": kinds}}},
+        "bench_fitted": measured(1024, None),
+        "machines/another/bench_fitted": measured(700, 1400, half=900),
+    }
+    monkeypatch.setattr(lookup, "ROOT", tmp_path)
+    for name, content in files.items():
+        path = tmp_path / "results" / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content), "utf-8")
 
 
 @pytest.mark.parametrize(

@@ -18,25 +18,19 @@ def only_writer(folder: Path) -> Iterator[None]:
 
     The system releases the lock when the process ends, so that a killed run can be resumed at once.
     """
-    path = folder / LOCK
-    lock = FileLock(path, timeout=PATIENCE, poll_interval=0.1)
+    lock = FileLock(folder / LOCK, timeout=PATIENCE, poll_interval=0.1)
     with tell_os_errors(f"write into {folder}"):
-        if path.exists() and path.stat().st_size:  # ours are empty
-            raise SbmtError(f"cannot lock {folder}: move its file {LOCK} away, or choose another folder")
-        for is_first in (True, False):  # the previous writer may remove its folder while this one waits
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with suppress(FileNotFoundError):  # the previous writer may remove its folder while this one waits
                 lock.acquire()
-                break
-            except FileNotFoundError:
-                if not is_first:
-                    raise
-            except Timeout:
-                do = "wait for it to end, or choose another folder"
-                raise SbmtError(f"another process is writing into {folder}: {do}") from None
+            if not lock.is_locked:
+                lock.acquire()
+        except Timeout:
+            do = "wait for it to end, or choose another folder"
+            raise SbmtError(f"another process is writing into {folder}: {do}") from None
     try:
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # a waiting process notices, and makes a new one
+            (folder / LOCK).unlink()  # a waiting process notices, and makes a new one
         lock.release()

@@ -27,13 +27,6 @@ def test_a_folder_has_one_writer(tmp_path, monkeypatch):
         pass
 
 
-def test_a_file_of_others_is_no_lock(tmp_path):
-    (tmp_path / ".lock").write_text("mine")
-    with pytest.raises(SbmtError, match="move its file .lock away"), only_writer(tmp_path):
-        pass
-    assert (tmp_path / ".lock").read_text() == "mine"
-
-
 def test_a_waiting_writer_gets_the_folder_when_its_turn_comes(tmp_path, monkeypatch):
     """The first writer removes its folder: the second must not end up holding a file that is gone."""
     first, order = threading.Event(), []

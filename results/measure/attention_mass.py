@@ -1,11 +1,14 @@
 """How much attention masks of several kinds see in trained networks; writes ``results/attention_mass.json``.
 
-Each network was trained with full attention: ``make long-range`` and ``make language`` leave them in ``runs/``. Fitted
-masks are fitted to it once, for 5 % of the pairs; a common factor of all rates brings them to the other shares. Every
-other kind is tuned for each share. Some networks are also trained further under each kind, and under full attention.
-It takes an hour on one core; what was measured of a network is kept in ``runs/attention-mass``.
+Each network was trained with full attention: ``make long-range`` and ``make language`` leave them in ``runs/``. For
+each share of the pairs masks are fitted to it, and every other kind is tuned to their density. It takes an hour or two
+on one core; what was measured of a network is kept in ``runs/attention-mass``.
+
+The published file is older (commit 91d52b8): there, one fit was brought to all shares by a common factor of its rates,
+masks by hashing and k-means were compared as well, and three networks were trained further under each kind.
 """
 
+from functools import partial
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -17,8 +20,8 @@ from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, kept, run, write
 from sbmt.experiments.plots.style import saved_figure
-from sbmt.experiments.sparsification.compare import compare, examples, fit_run, report
-from sbmt.experiments.sparsification.masks import n_keys
+from sbmt.experiments.sparsification.masks import is_pair
+from sbmt.experiments.sparsification.trained import compare_run, examples, fit_run
 from sbmt.experiments.training.evaluate import inputs
 from sbmt.experiments.training.run import Run, load_run
 from sbmt.sparsification import sparsify
@@ -32,10 +35,8 @@ NETWORKS = {
     "Pathfinder": "pathfinder/full-seed0",
     "masked language model": "glue/mlm/full-seed0",
 }
-SHARES, FITTED_FOR = (0.01, 0.02, 0.05, 0.1), 0.05
-STEPS, EXAMPLES, FINE_TUNE_STEPS = 300, 1000, 300
-FINE_TUNED = "ListOps", "Retrieval, topics", "Pathfinder"
-"""Networks that score well above chance, and for which some masks lose more than others."""
+SHARES = 0.01, 0.02, 0.05, 0.1
+STEPS, EXAMPLES = 300, 1000
 
 
 def mean_keys(trained: Run) -> float:
@@ -43,27 +44,17 @@ def mean_keys(trained: Run) -> float:
     model = sparsify(trained.model, edges_per_query=1.0)
     batches = map(inputs, islice(examples(trained, "train"), 8))
     seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
-    return float(torch.cat([n_keys(heads).flatten() for heads in seen]).mean())
+    return float(torch.cat([is_pair(heads).sum(-1).amax((1, 2)) for heads in seen]).double().mean())
 
 
-def measure(trained: Run, fine_tune_steps: int) -> dict[str, Any]:
-    """The report of one network, for the shares of pairs that leave a query at least one key.
-
-    With further training there is a single share.
-    """
+def measure(name: str) -> dict[str, Any]:
+    """Comparisons in one network, for the shares of pairs that leave a query at least one key."""
+    trained = load_run(RUNS / NETWORKS[name])
     keys = mean_keys(trained)
-    sparse = fit_run(trained, FITTED_FOR * keys, STEPS)
-    shares = [FITTED_FOR] if fine_tune_steps else [share for share in SHARES if share * keys >= 1]
-    levels = [compare(trained, sparse, s, EXAMPLES, fine_tune_steps=fine_tune_steps) for s in shares]
-    return {"shares": shares, "mean_keys": keys, **report(trained, levels, fine_tune_steps)}
-
-
-def report_on(name: str, fine_tune_steps: int = 0) -> dict[str, Any]:
-    """The measurements of one network."""
-    place = f"attention-mass/{name}{' tuned' if fine_tune_steps else ''}.json"
-    found: dict[str, Any] = kept(place, lambda: measure(load_run(RUNS / NETWORKS[name]), fine_tune_steps))
-    del found["manifest"]
-    return found
+    shares = [share for share in SHARES if share * keys >= 1]
+    found = [compare_run(trained, fit_run(trained, share * keys, STEPS), EXAMPLES) for share in shares]
+    full = found[0]["full"]
+    return {"shares": shares, "mean_keys": keys, "full": full, "levels": [level["kinds"] for level in found]}
 
 
 def draw(networks: dict[str, dict[str, Any]], path: Path) -> None:
@@ -85,10 +76,8 @@ def draw(networks: dict[str, dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Measures, writes and draws."""
-    found = {}
-    for name in track(NETWORKS, "networks"):
-        tuned = {"tuned": report_on(name, FINE_TUNE_STEPS)} if name in FINE_TUNED else {}
-        found[name] = report_on(name) | tuned
+    names = track(NETWORKS, "networks")
+    found = {name: kept(f"attention-mass/{name}.json", partial(measure, name)) for name in names}
     write("attention_mass", {"networks": found})
     draw(found, RESULTS / "attention_mass.png")
 

@@ -22,8 +22,9 @@ from results.measure.common import RESULTS, difference, kept, run, write
 from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
-from sbmt.experiments.sparsification.masks import Control
-from sbmt.experiments.sparsification.pretrained import FULL, OTHERS, Batch, embed, load_encoder, tokenize, with_masks
+from sbmt.experiments.sparsification.compare import FULL, with_masks
+from sbmt.experiments.sparsification.masks import CONTROLS, Control
+from sbmt.experiments.sparsification.pretrained import Batch, embed, load_encoder, tokenize
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
@@ -80,7 +81,7 @@ def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: An
 
 
 def under_masks(
-    sparse: Any, tuned_on: Sequence[Batch], kinds: Mapping[str, Control] = OTHERS
+    sparse: Any, tuned_on: Sequence[Batch], kinds: Mapping[str, Control] = CONTROLS
 ) -> Iterator[tuple[str, Any, float]]:
     """The encoder under each kind of mask, with the mask's share of the pairs."""
     for kind, masked in with_masks(encoder()[0], sparse, tuned_on, others=kinds):

@@ -21,7 +21,9 @@ from results.measure.common import N_RESAMPLES, kept, run, write
 from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
-from sbmt.experiments.sparsification.pretrained import FITTED, FULL, OTHERS, distil, embed, tokenize
+from sbmt.experiments.sparsification.compare import FITTED, FULL
+from sbmt.experiments.sparsification.masks import CONTROLS
+from sbmt.experiments.sparsification.pretrained import distil, embed, tokenize
 from sbmt.sparsification import measure_masks
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
@@ -29,7 +31,7 @@ ASKED = {"qqp": 500, "sst2": 872}
 CASES = ("qqp", 8, False, 3), ("sst2", 8, False, 3), ("qqp", 8, True, 3), ("qqp", 16, False, 1)
 """Task, edges per query, whether the encoder is distilled, and seeds."""
 LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 256, 2000, 150
-DISTILLED = {"random": OTHERS["random"]}  # what distilled fitted masks are compared with
+DISTILLED = {"random": CONTROLS["random"]}  # what distilled fitted masks are compared with
 METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
 
 
@@ -55,7 +57,7 @@ def measure(task: str, c: int, is_distilled: bool, seed: int) -> dict[str, Any]:
     batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
     sparse = fitted(fitted_on, seed, edges_per_query=float(c), n_clusters=CLUSTERS)
     found = {}
-    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else OTHERS):
+    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else CONTROLS):
         if is_distilled and kind != FULL:
             masked = copy.deepcopy(masked)  # other masks are put into the network as it was
             torch.manual_seed(seed)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
+from sbmt.experiments.benchmarks.rates import bisect
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
-from sbmt.experiments.sparsification.rates import bisect
 from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import PRESETS

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sbmt.experiments.benchmarks.rates import scale_rates
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.sparsification.rates import scale_rates
 from sbmt.experiments.tables import Table
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger

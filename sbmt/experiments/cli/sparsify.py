@@ -24,7 +24,6 @@ def sparsify(
     steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
     clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
     window: Annotated[int | None, typer.Option(help="also attend to tokens at most window / 2 positions away")] = None,
-    fine_tune: Annotated[int, typer.Option(help="steps of fine-tuning the whole network under its masks")] = 0,
     output: Annotated[Path | None, typer.Option(help="output folder", show_default="RUN-fitted")] = None,
     examples: Annotated[int | None, typer.Option(help="test examples for the comparison; the run's by default")] = None,
     length: Annotated[int, typer.Option(help="number of tokens at which texts are truncated")] = 256,
@@ -32,15 +31,15 @@ def sparsify(
 ) -> None:
     """Replace full attention by fitted masks, and compare them with other masks of equal size.
 
-    The block models are fitted on the run's training examples. All other weights stay as they are, unless --fine-tune
-    trains them further, under masks of every kind alike. The result is a run, which sbmt evaluate and inspect read.
+    The block models are fitted on the run's training examples. All other weights stay as they are. The result is a run,
+    which sbmt evaluate and inspect read.
 
     With --text, RUN is the folder of a Hugging Face Transformers encoder. The command compares how close its embeddings
     stay to those of full attention; sbmt.sparsification.load_sparsified reads the output folder.
     """
-    check_sizes(steps=steps, clusters=clusters, length=length, **({} if examples is None else {"examples": examples}))
-    if fine_tune < 0 or (fine_tune and text):
-        raise SbmtError("fine_tune ≥ 0, and 0 with --text", fine_tune, "use 0 to keep all weights")
+    check_sizes(steps=steps, clusters=clusters, length=length)
+    if examples is not None and examples < 2:
+        raise SbmtError("at least 2 examples to compare masks on", examples, "ask for more with --examples")
     run = run if run.name not in ("", "..") else run.resolve()  # "." has no name
     folder = output or run.with_name(f"{run.name}-fitted")
     _check_new(folder)
@@ -56,9 +55,9 @@ def sparsify(
             return lambda *_: progress.advance(task)
 
         if text is None:
-            from sbmt.experiments.sparsification.compare import sparsify_run
+            from sbmt.experiments.sparsification.trained import sparsify_run
 
-            save, result, table = sparsify_run(run, examples, steps, fine_tune, options, bar)
+            save, result, table = sparsify_run(run, examples, steps, options, bar)
         else:
             from sbmt.experiments.sparsification.pretrained import sparsify_encoder
 

@@ -1,6 +1,6 @@
 """Fitted masks for a pretrained Hugging Face Transformers encoder, beside other masks of the same density."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,29 +8,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sbmt.block_model.fit import auxiliary_loss
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.locate import read_text
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
-from sbmt.experiments.sparsification.compare import FITTED as FITTED
-from sbmt.experiments.sparsification.compare import Bar, Found, masked_networks
-from sbmt.experiments.sparsification.fine_tuning import fine_tune
-from sbmt.experiments.sparsification.masks import CONTROLS, Control, window_and_ends
-from sbmt.experiments.tables import Table
+from sbmt.experiments.sparsification.compare import KINDS, Bar, Found, OnStep, compare, table
 from sbmt.layers import SBMAttention
-from sbmt.sparsification.convert import fitted_layers, sparsify
-from sbmt.sparsification.fit import fit_block_models, measure_masks, seen_heads
+from sbmt.sparsification.convert import sparsify
+from sbmt.sparsification.fit import endless, falling, fit_block_models, kept
 from sbmt.sparsification.huggingface import attention_modules
 
-FULL = "full attention"
-OTHERS = {name: CONTROLS[name] for name in ("random", "window")}
-OTHERS |= {"window and both ends": window_and_ends}
-OTHERS |= {name: CONTROLS[name] for name in ("oracle", "ideal rates")}
-"""Masks that fitted ones are compared with. The last two are computed from full attention, so they save nothing."""
 BATCH, LENGTH = 8, 256
 MEASURED_ON = 2  # batches that other masks are tuned on, and that all masks are measured on
 LEAST_TEXTS, MOST_ASKED = 64, 128
 """The least number of texts, and the number whose embeddings are compared by default, at most a quarter of all."""
+BLOCK_MODEL_RATE, LARGEST_NORM = 1e-3, 1.0
+"""In distillation: the block models' learning rate, and the length at which the gradient of other weights is cut."""
 
 Batch = dict[str, Tensor]
 """The arguments of an encoder."""
@@ -93,36 +87,36 @@ def distil(
     """Trains all weights of an encoder under its masks to give its teacher's embeddings, and returns all losses.
 
     The loss is 1 − cosine, averaged over the texts of a batch, without labels. Masks are those that are drawn in use:
-    dropout and exploration are switched off for good. Block models keep following the attention, so the share of pairs
-    changes, too: measure it again.
+    dropout and exploration are switched off for good. Fitted block models keep following the attention, so the share of
+    pairs changes, too: measure it again. Learning rates fall to zero over the last third.
     """
+    layers = [m for m in model.modules() if isinstance(m, SBMAttention)]
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        elif isinstance(module, SBMAttention):
-            module.exploration = 0.0
-
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        return 1 - (embed_batch(model, batch) * embed(teacher, [batch])).sum(-1).mean()
-
-    return fine_tune(model, batches, loss, steps=steps, learning_rate=learning_rate)
-
-
-def with_masks(
-    model: nn.Module,
-    sparse: nn.Module,
-    tuned_on: Sequence[Batch],
-    density: float | None = None,
-    others: Mapping[str, Control] = OTHERS,
-) -> Iterator[tuple[str, nn.Module]]:
-    """The encoder itself, with its fitted masks, and with other kinds of mask of that density, by name.
-
-    Without a density it is that of fitted masks on ``tuned_on``, the batches that the others are tuned on.
-    """
-    yield FULL, model
-    if density is None:
-        density = measure_masks(sparse, tuned_on).mean("density")
-    yield from masked_networks(sparse, [seen_heads(sparse, batch) for batch in tuned_on], density, others)
+    for layer in layers:
+        layer.exploration = 0.0
+    blocks = [p for layer in layers for p in layer.block_parameters()]
+    others = [p for p in model.parameters() if all(p is not block for block in blocks)]
+    optimizer = torch.optim.Adam([{"params": others, "lr": learning_rate}, {"params": blocks, "lr": BLOCK_MODEL_RATE}])
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / steps))
+    outputs: list[Any] = []
+    hooks = [layer.register_forward_hook(lambda *call: outputs.append(call[-1])) for layer in layers]
+    losses = []
+    with kept(model.modules(), "training"):
+        model.train()
+        for _, batch in zip(range(steps), endless(batches), strict=False):
+            outputs.clear()
+            loss = 1 - (embed_batch(model, batch) * embed(teacher, [batch])).sum(-1).mean()
+            optimizer.zero_grad()
+            (loss + auxiliary_loss(outputs) if outputs else loss).backward()
+            nn.utils.clip_grad_norm_(others, LARGEST_NORM)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+    for hook in hooks:
+        hook.remove()
+    return tuple(losses)
 
 
 def compare_encoder(
@@ -130,26 +124,19 @@ def compare_encoder(
     sparse: nn.Module,
     tuned_on: Sequence[Batch],
     asked: Sequence[Batch],
-    on_kind: Callable[[str], None] = lambda name: None,
+    on_kind: OnStep = lambda: None,
 ) -> list[dict[str, Any]]:
     """How close embeddings of texts come to those of full attention under fitted and other masks.
 
-    A row for each kind has what its masks cover of ``tuned_on``, and the mean cosine on ``asked`` with its error.
+    A row for each kind has the quality of its masks on ``tuned_on``, and the mean cosine on ``asked``.
     """
-    rows: list[dict[str, Any]] = []
+    wanted = embed(model, asked)
+
+    def cosine(masked: nn.Module) -> Tensor:
+        return (embed(masked, asked) * wanted).sum(-1)
+
     torch.manual_seed(0)
-    for name, masked in with_masks(model, sparse, tuned_on):
-        on_kind(name)
-        embedded = embed(masked, asked)
-        if name == FULL:
-            wanted = embedded
-            continue
-        quality = measure_masks(sparse, tuned_on, {x: masked.get_submodule(x) for x in fitted_layers(sparse)})
-        cosine = (embedded * wanted).sum(-1).double()
-        seen = {measure: quality.mean(measure) for measure in ("density", "attention_mass", "effective_keys")}
-        error = float(cosine.std() / len(cosine) ** 0.5)
-        rows.append({"kind": name, **seen, "cosine": float(cosine.mean()), "cosine_error": error})
-    return rows
+    return compare(model, sparse, tuned_on, tuned_on, "cosine", cosine, on_kind)
 
 
 def sparsify_encoder(
@@ -160,26 +147,20 @@ def sparsify_encoder(
 
     texts = read_texts(text)
     n_asked = min(examples or MOST_ASKED, len(texts) // 4)
-    if n_asked < 2:
-        raise SbmtError("at least 2 texts to compare masks on", n_asked, "ask for more with --examples")
     model, tokenizer = load_encoder(run)
     asked, others = (tokenize(tokenizer, part, length) for part in (texts[:n_asked], texts[n_asked:]))
     tuned_on, fitted_on = others[:MEASURED_ON], others[MEASURED_ON:]
     torch.manual_seed(0)
     sparse = sparsify(model, **options)
     fit_block_models(sparse, fitted_on, steps=steps, n_measured=1, on_step=bar("fit", steps))
-    rows = compare_encoder(model, sparse, tuned_on, asked, bar("masks of other kinds", len(OTHERS) + 1))
-    numbers = [(row["density"], row["attention_mass"], row["cosine"], row["cosine_error"]) for row in rows]
-    cells = [(f"{d:.1%}", f"{mass:.3f}", f"{c:.3f} ± {error:.3f}") for d, mass, c, error in numbers]
-    kinds = tuple((row["kind"], *cell) for row, cell in zip(rows, cells, strict=True))
-    title = f"Masks in all heads of {run.name}: cosine of {n_asked} embeddings to those of full attention"
-    table = Table("masks", title, ("masks", "pairs", "seen", "cosine"), kinds)
+    rows = compare_encoder(model, sparse, tuned_on, asked, bar("kinds of mask", len(KINDS)))
+    found = table(rows, "cosine", f"Cosine of {n_asked} embeddings to those of full attention, {run.name}")
 
     def save(folder: Path) -> None:
         sparse.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        write_bytes(folder / "masks.md", f"{table.markdown()}\n".encode())
+        write_bytes(folder / "masks.md", f"{found.markdown()}\n".encode())
         draw_encoder_masks({"": rows}, folder / "masks.png")
 
     result = {"model": run.name, "texts": n_asked, "length": length, "steps": steps, "options": options, "kinds": rows}
-    return save, result | {"manifest": manifest()}, table
+    return save, result | {"manifest": manifest()}, found

@@ -17,10 +17,10 @@ def trained(succeed):
 
 def test_sparsify_evaluate_inspect(succeed, tmp_path):
     out = succeed(*SMALL, "--json", "masks.json")
-    assert "Full attention: accuracy" in out and "k-means" in out and "oracle" in out
+    assert "Full attention: accuracy" in out and "window and both ends" in out and "oracle" in out
     found = json.loads((tmp_path / "masks.json").read_text())
     assert found == json.loads((tmp_path / "full-fitted" / "masks.json").read_text())
-    assert found["levels"][0][0]["kind"] == "fitted" and found["n_examples"] == 8
+    assert found["kinds"][0]["kind"] == "fitted" and found["n_examples"] == 8
     succeed("evaluate", "full-fitted", "--sequences", "8")
     succeed("inspect", "full-fitted")
 
@@ -30,12 +30,10 @@ def test_an_interrupted_command_begins_anew(run, succeed, refused, tmp_path, mon
         raise SbmtError("to compare", "an interruption", "go on")
 
     with monkeypatch.context() as patch:
-        patch.setattr("sbmt.experiments.sparsification.compare.compare", interrupt)
-        assert run(*SMALL, "--fine-tune", "2")[0] != 0
+        patch.setattr("sbmt.experiments.sparsification.trained.compare", interrupt)
+        assert run(*SMALL)[0] != 0
     assert not (tmp_path / "full-fitted").exists()
-    assert "oracle" in succeed(*SMALL, "--fine-tune", "2")
-    result = json.loads((tmp_path / "full-fitted" / "result.json").read_text())
-    assert result["sparsified"]["fine_tune_steps"] == 2
+    assert "oracle" in succeed(*SMALL)
     refused(SMALL, "a new or empty folder")
 
 
@@ -45,9 +43,8 @@ def test_mistakes_take_one_line(refused):
         ("nowhere", "the folder of a run"),
         ("full --output full", "a new or empty folder, got full"),
         ("full --steps 0", "steps ≥ 1"),
-        ("full --fine-tune -1", "fine_tune ≥ 0"),
         ("full --edges-per-query 0", "edges_per_query > 0"),
         ("full --json /proc/x.json", "cannot write /proc/"),
-        ("full --examples 1", "at least 2 test examples"),
+        ("full --examples 1", "at least 2 examples"),
     ):
         refused(f"sparsify {words}", error)

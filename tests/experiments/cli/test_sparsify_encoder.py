@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sbmt
-from sbmt.experiments.sparsification.masks import is_pair, window_and_ends
+from sbmt.experiments.sparsification.compare import with_masks
 from sbmt.experiments.sparsification.pretrained import (
     compare_encoder,
     distil,
@@ -17,7 +17,7 @@ from sbmt.experiments.sparsification.pretrained import (
     tokenize,
 )
 from sbmt.sparsification import load_sparsified
-from sbmt.sparsification.fit import Heads
+from sbmt.sparsification.convert import fitted_layers
 
 transformers = pytest.importorskip("transformers")
 
@@ -88,6 +88,9 @@ def test_distillation_brings_embeddings_under_masks_closer_to_those_of_full_atte
     torch.manual_seed(0)
     model = sbmt.sparsify(teacher, edges_per_query=4.0, n_clusters=16)
     sbmt.fit_block_models(model, batches[2:], steps=100)
+    block_parameters = {id(p) for layer in fitted_layers(model).values() for p in layer.block_parameters()}
+    modes = [module.training for module in model.modules()]
+    first = {name: p.detach().clone() for name, p in model.named_parameters()}
     wanted = embed(teacher, batches[:2])  # of other texts than those of the training
 
     def distance():  # over eight draws of the masks
@@ -95,16 +98,12 @@ def test_distillation_brings_embeddings_under_masks_closer_to_those_of_full_atte
 
     before, losses = distance(), distil(model, teacher, batches[2:], steps=30, learning_rate=1e-3)
     assert distance() < 0.6 * before and len(losses) == 30
-    assert torch.equal(embed(teacher, batches[:2]), wanted)
-
-
-def test_both_ends_are_those_of_real_tokens():
-    real = torch.tensor([[True] * 12, [True] * 7 + [False] * 5])
-    tokens = torch.randn(2, 1, 12, 4)
-    heads = Heads(tokens, tokens, tokens, real, real)
-    edges = window_and_ends([heads], 0.4).mask(heads)[0] & is_pair(heads)
-    assert edges[0, 0, :, [0, 11]].all() and edges[1, 0, :7, [0, 6]].all()
-    assert not edges[1, 0, 1, 4] and edges.sum() / is_pair(heads).sum() == pytest.approx(0.4, abs=0.1)
+    assert torch.equal(embed(teacher, batches[:2]), wanted) and modes == [module.training for module in model.modules()]
+    unchanged = {id(p) for name, p in model.named_parameters() if torch.equal(first[name], p)}
+    assert not unchanged & block_parameters and len(unchanged) < 5
+    (random,) = (masked for kind, masked in with_masks(teacher, model, batches[:1]) if kind == "random")
+    losses = distil(random, teacher, batches[2:], steps=30, learning_rate=1e-3)  # without block models
+    assert sum(losses[-5:]) < sum(losses[:5])
 
 
 def test_command(succeed, refused, encoder, text, tmp_path):
@@ -135,8 +134,7 @@ def test_bad_input(refused, encoder, text, tmp_path):
         (f"sparsify nowhere --text {text}", "config.json"),
         (f"sparsify broken --text {text}", "model.safetensors"),
         (f"sparsify decoder --text {text}", "not causal"),
-        (f"sparsify {encoder} --text {text} --fine-tune 3", "0 with --text"),
-        (f"sparsify {encoder} --text {text} --examples 1", "at least 2 texts"),
+        (f"sparsify {encoder} --text {text} --examples 1", "at least 2 examples"),
         (f"sparsify {encoder} --text {text} --output few.txt", "cannot write into few.txt"),
     ]:
         refused(words, error)

@@ -4,16 +4,7 @@ import pytest
 import torch
 
 import sbmt
-from sbmt.experiments.sparsification.masks import (
-    CONTROLS,
-    MaskedAttention,
-    at_rates,
-    clustered,
-    drawn,
-    hashed,
-    is_pair,
-    local,
-)
+from sbmt.experiments.sparsification.masks import CONTROLS, MaskedAttention, at_rates, is_pair, window_and_ends
 from sbmt.sparsification.fit import Heads, full_attention
 from tests.statistics import binomial_p_values
 
@@ -28,53 +19,61 @@ def heads(seed=0, batch=6, is_padded=True, sharpness=2.0):
     return Heads(sharpness * query, key + 1.0, value, mask, mask)
 
 
-def density_of(attention, layer):
-    """Per query the share of real keys, then the mean over queries."""
-    shares = []
-    for given in layer:
-        real = is_pair(given)
-        edges = attention.mask(given)[0] & real
-        is_query = real.any(-1)
-        shares.append((edges.sum(-1) / real.sum(-1).clamp(min=1))[is_query])
-    return torch.cat(shares).mean().item()
+def edges_of(attention, given):
+    """Which keys a query reads, from the values of one-hot keys."""
+    one_hot = torch.eye(given.key.shape[2]).expand(*given.key.shape[:2], -1, -1)
+    return given._replace(value=one_hot).attend(attention).values > 0
 
 
 @pytest.mark.parametrize("density", [0.1, 0.25])
 @pytest.mark.parametrize("name", CONTROLS)
 def test_as_many_edges_as_asked_for(name, density):
-    layer = [heads(seed) for seed in range(4)]
-    found = density_of(CONTROLS[name](layer, density), [heads(seed) for seed in range(20, 32)])
-    steps = {"window": 0.06, "hashing": 0.05, "k-means": 0.05, "oracle": 0.02}  # sizes that come in steps
-    assert found == pytest.approx(density, abs=steps.get(name, 0.02))
+    """The share of real keys for each real query, in the mean."""
+    attention, shares = CONTROLS[name]([heads(seed) for seed in range(4)], density), []
+    for given in map(heads, range(20, 32)):
+        real = is_pair(given)
+        edges = edges_of(attention, given)
+        assert not (edges & ~real).any()
+        shares.append((edges.sum(-1) / real.sum(-1).clamp(min=1))[real.any(-1)])
+    in_steps = {"window": 0.06, "window and both ends": 0.06}  # two more keys each
+    assert torch.cat(shares).mean().item() == pytest.approx(density, abs=in_steps.get(name, 0.02))
 
 
 def attention_mass(attention, layer):
-    return sum(float((full_attention(g) * (attention.mask(g)[0] & is_pair(g))).sum()) for g in layer)
+    return sum(float((full_attention(g) * edges_of(attention, g)).sum()) for g in layer)
 
 
 def test_masks_that_look_at_tokens_see_more_than_those_that_do_not():
     layer, unseen = [heads(seed) for seed in range(4)], [heads(seed) for seed in range(50, 70)]
     seen = {name: attention_mass(make(layer, 0.2), unseen) for name, make in CONTROLS.items()}
-    assert seen["oracle"] == max(seen.values())
-    for name in ("hashing", "k-means", "ideal rates"):
-        assert seen[name] > 1.3 * seen["random"], name
-    assert 0.7 < seen["window"] / seen["random"] < 1.5 and 0.7 < seen["window and random"] / seen["random"] < 1.5
+    assert seen["oracle"] == max(seen.values()) and seen["ideal rates"] > 1.3 * seen["random"]
+    assert 0.7 < seen["window"] / seen["random"] < 1.5 and 0.7 < seen["window and both ends"] / seen["random"] < 1.5
+
+
+@pytest.mark.parametrize(("n_real", "reach"), [(12, 1), (7, 0)])  # nearest to 0.4 of the pairs
+def test_a_window_and_both_ends_are_those_of_real_tokens(n_real, reach):
+    tokens, real = torch.randn(1, 1, 12, 4), torch.arange(12)[None] < n_real
+    given = Heads(tokens, tokens, tokens, real, real)
+    edges = window_and_ends([given], 0.4).probability(given)[0, 0, :n_real, :n_real]
+    place = torch.arange(n_real)
+    distance = (place[:, None] - place).abs()
+    is_end = (place == 0) | (place == n_real - 1)
+    assert torch.equal(edges, ((distance <= reach) | is_end).float())
 
 
 @pytest.mark.statistical(share=SHARE)
-@pytest.mark.parametrize("attention", [hashed(3, 4), at_rates(5.0), local(1, 0.3)], ids=["hash", "rates", "local"])
-def test_edges_are_drawn_with_the_probability_that_is_named(attention, judge):
+def test_edges_are_drawn_with_their_probability(judge):
     given = heads(batch=1, is_padded=False)
-    n_draws = 3000
+    attention, n_draws = at_rates(5.0), 3000
     torch.manual_seed(1)
-    found = [attention.mask(given) for _ in range(n_draws)]
-    probability = found[0][1]
-    count = torch.stack([is_edge for is_edge, _ in found]).sum(0)
-    judge(binomial_p_values(count, n_draws, probability.double().expand(count.shape)))
+    many = Heads(*(x.expand(n_draws, -1, -1, -1) for x in given[:3]), None, None)
+    count = edges_of(attention, many).sum(0)
+    probability = 1 - torch.exp(-5.0 * full_attention(given)[0].double())
+    judge(binomial_p_values(count, n_draws, probability))
 
 
 def test_values_are_those_of_full_attention_where_all_pairs_are_edges():
-    everything = MaskedAttention(lambda given: (torch.ones_like(is_pair(given)), None))
+    everything = MaskedAttention(lambda given: torch.ones(is_pair(given).shape))
     given = heads()
     wanted = given.attend(sbmt.build_attention("full", d_head=D, n_heads=HEADS))
     found = given.attend(everything)
@@ -85,7 +84,7 @@ def test_values_are_those_of_full_attention_where_all_pairs_are_edges():
 @pytest.mark.statistical(share=SHARE)
 def test_drawn_edges_are_reweighted(judge):
     """Two keys of equal score, of which one is certain and the other has probability ¼: it weighs 4 times as much."""
-    uneven = MaskedAttention(lambda given: drawn(torch.tensor([1.0, 0.25]).expand(is_pair(given).shape)))
+    uneven = MaskedAttention(lambda given: torch.tensor([1.0, 0.25]).expand(is_pair(given).shape))
     same = torch.ones(20000, 1, 1, D)
     value = torch.tensor([0.0, 1.0])[None, None, :, None].expand(20000, 1, 2, 1)
     torch.manual_seed(2)
@@ -93,11 +92,3 @@ def test_drawn_edges_are_reweighted(judge):
     is_read = output > 0
     torch.testing.assert_close(output[is_read], torch.full_like(output[is_read], 4 / 5))
     judge(binomial_p_values(is_read.sum(), 20000, 0.25))
-
-
-def test_a_query_reads_the_clusters_it_scores_highest():
-    centroids = torch.eye(D)[None, :3].repeat(HEADS, 1, 1)
-    key = torch.eye(D)[torch.tensor([0, 1, 2, 0])].expand(1, HEADS, 4, D)
-    query = torch.eye(D)[torch.tensor([0, 2])].expand(1, HEADS, 2, D)
-    edges = clustered(centroids, 1).mask(Heads(query, key, key, None, None))[0]
-    assert edges[0, 0].tolist() == [[True, False, False, True], [False, False, True, False]]

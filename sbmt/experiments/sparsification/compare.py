@@ -48,12 +48,11 @@ def compare(
     model: nn.Module,
     sparse: nn.Module,
     tuned_on: Sequence[Any],
-    measured_on: Sequence[Any],
     name: str,
     score: Callable[[nn.Module], Tensor],
     on_kind: OnStep = lambda: None,
 ) -> list[dict[str, Any]]:
-    """A row for each kind of mask: its quality on ``measured_on``, and what it costs.
+    """A row for each kind of mask: its quality on the batches that its density is tuned on, and what it costs.
 
     ``score`` gives a number for each test item under a network. A row has its mean under that ``name``, and the mean
     that is lost compared with full attention, with its standard error over items.
@@ -67,7 +66,7 @@ def compare(
                 raise SbmtError("at least 2 test items to compare masks on", len(full), "ask for more with --examples")
             continue
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
-        quality = measure_masks(sparse, measured_on, masks)
+        quality = measure_masks(sparse, tuned_on, masks)
         lost = full - scores
         row: dict[str, Any] = {"kind": kind, **{field.name: quality.mean(field.name) for field in fields(MaskQuality)}}
         row |= {name: float(scores.mean()), "lost": float(lost.mean())}

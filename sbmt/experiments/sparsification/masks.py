@@ -17,8 +17,9 @@ from sbmt.sparsification.fit import Heads, full_attention
 from sbmt.types import AttentionOutput
 
 Probability = Float[Tensor, "batch heads n m"]
+PLACES = range(1 << 16)
 RATES = [1.01**i for i in range(-600, 1400)]  # from 0.0026 to a million
-"""Expected numbers of edges per query that are tried for ideal rates."""
+"""Sizes of windows, and edges per query at ideal rates, of which those are chosen that come nearest to a density."""
 
 
 class MaskedAttention(nn.Module):
@@ -86,7 +87,7 @@ def near(n_places: int) -> MaskedAttention:
 
 def window(layer: Sequence[Heads], density: float) -> MaskedAttention:
     """The nearest keys on either side."""
-    return nearest(near, range(1, longest(layer) + 1), layer, density)
+    return nearest(near, PLACES[1:], layer, density)
 
 
 def window_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
@@ -95,12 +96,7 @@ def window_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
     def make(n_places: int) -> MaskedAttention:
         return MaskedAttention(lambda heads: near(n_places).probability(heads).maximum(ends(heads)))
 
-    return nearest(make, range(longest(layer) + 1), layer, density)
-
-
-def longest(layer: Sequence[Heads]) -> int:
-    """The largest number of keys."""
-    return max(heads.key.shape[2] for heads in layer)
+    return nearest(make, PLACES, layer, density)
 
 
 def ends(heads: Heads) -> Probability:

@@ -1,6 +1,6 @@
 """Fitted masks for a pretrained Hugging Face Transformers encoder, beside other masks of the same density."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.data.locate import read_text
 from sbmt.experiments.files import read_file, write_bytes
 from sbmt.experiments.manifest import manifest
-from sbmt.experiments.sparsification.compare import KINDS, Bar, Found, OnStep, compare, table
+from sbmt.experiments.sparsification.compare import KINDS, Bar, Found, compare, table
 from sbmt.layers import SBMAttention
 from sbmt.sparsification.convert import sparsify
 from sbmt.sparsification.fit import endless, falling, fit_block_models, kept
@@ -119,24 +119,10 @@ def distil(
     return tuple(losses)
 
 
-def compare_encoder(
-    model: nn.Module,
-    sparse: nn.Module,
-    tuned_on: Sequence[Batch],
-    asked: Sequence[Batch],
-    on_kind: OnStep = lambda: None,
-) -> list[dict[str, Any]]:
-    """How close embeddings of texts come to those of full attention under fitted and other masks.
-
-    A row for each kind has the quality of its masks on ``tuned_on``, and the mean cosine on ``asked``.
-    """
+def cosine_to(model: nn.Module, asked: Sequence[Batch]) -> Callable[[nn.Module], Float[Tensor, " texts"]]:
+    """The score for :func:`compare`: the cosine between the embeddings of each text under a network and the model."""
     wanted = embed(model, asked)
-
-    def cosine(masked: nn.Module) -> Tensor:
-        return (embed(masked, asked) * wanted).sum(-1)
-
-    torch.manual_seed(0)
-    return compare(model, sparse, tuned_on, tuned_on, "cosine", cosine, on_kind)
+    return lambda masked: (embed(masked, asked) * wanted).sum(-1)
 
 
 def sparsify_encoder(
@@ -153,7 +139,7 @@ def sparsify_encoder(
     torch.manual_seed(0)
     sparse = sparsify(model, **options)
     fit_block_models(sparse, fitted_on, steps=steps, n_measured=1, on_step=bar("fit", steps))
-    rows = compare_encoder(model, sparse, tuned_on, asked, bar("kinds of mask", len(KINDS)))
+    rows = compare(model, sparse, tuned_on, "cosine", cosine_to(model, asked), bar("kinds of mask", len(KINDS)))
     found = table(rows, "cosine", f"Cosine of {n_asked} embeddings to those of full attention, {run.name}")
 
     def save(folder: Path) -> None:

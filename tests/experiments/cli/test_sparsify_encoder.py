@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import sbmt
-from sbmt.experiments.sparsification.compare import with_masks
+from sbmt.experiments.sparsification.compare import compare, with_masks
 from sbmt.experiments.sparsification.pretrained import (
-    compare_encoder,
+    cosine_to,
     distil,
     embed,
     load_encoder,
@@ -68,14 +68,15 @@ def test_all_edges_give_full_attention_and_others_have_the_density_of_fitted_mas
     torch.manual_seed(0)
     sparse = sbmt.sparsify(model, edges_per_query=6.0, n_clusters=64)
     sbmt.fit_block_models(sparse, batches[2:], steps=30, n_measured=1)
-    rows = {row["kind"]: row for row in compare_encoder(model, sparse, batches[:2], batches[2:5])}
+    score = cosine_to(model, batches[2:5])
+    rows = {row["kind"]: row for row in compare(model, sparse, batches[:2], "cosine", score)}
     fitted = rows.pop("fitted")
     assert list(rows) == ["random", "window", "window and both ends", "oracle", "ideal rates"]
     for row in rows.values():
         assert row["density"] == pytest.approx(fitted["density"], abs=0.05)  # a key of twenty
     assert rows["random"]["cosine"] < fitted["cosine"] < 1 and rows["random"]["cosine"] < rows["oracle"]["cosine"]
     dense = sbmt.sparsify(model, edges_per_query=6.0, n_clusters=64, window=64)  # every pair is near
-    (full, *_) = compare_encoder(model, dense, batches[:2], batches[2:5])
+    (full, *_) = compare(model, dense, batches[:2], "cosine", score)
     assert full["density"] == pytest.approx(1) and full["cosine"] == pytest.approx(1, abs=1e-5)
 
 

@@ -70,11 +70,11 @@ def test_losses_are_paired(full, sparse):
     """Each item's score under full attention less its score under the mask."""
     tokens = [{"tokens": torch.randint(6, (4, 20)), "mask": None}]
     items = {id(full.model): torch.tensor([1.0, 0.0, 1.0]), id(sparse.model): torch.tensor([1.0, 1.0, 0.0])}
-    fitted, *_ = compare(full.model, sparse.model, tokens, tokens, "share", lambda m: items.get(id(m), torch.zeros(3)))
+    fitted, *_ = compare(full.model, sparse.model, tokens, "share", lambda m: items.get(id(m), torch.zeros(3)))
     assert fitted["share"] == pytest.approx(2 / 3) and fitted["lost"] == pytest.approx(0)
     assert fitted["lost_error"] == pytest.approx(1 / 3**0.5)  # of 0, −1 and 1, whose standard deviation is 1
     with pytest.raises(SbmtError, match="at least 2 test items"):
-        compare(full.model, sparse.model, tokens, tokens, "share", lambda m: torch.ones(1))
+        compare(full.model, sparse.model, tokens, "share", lambda m: torch.ones(1))
 
 
 def test_other_kinds_take_the_density_that_is_asked_for(full, sparse):

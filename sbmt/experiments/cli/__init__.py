@@ -1,6 +1,7 @@
 """The command line. A mistake is answered with one line and exit code 2, never with a traceback."""
 
 import sys
+from typing import Annotated
 
 import torch
 import typer
@@ -9,41 +10,36 @@ import sbmt
 from sbmt.command import run_command
 from sbmt.experiments.cli.bench import bench, cost, sample
 from sbmt.experiments.cli.data import data_app
-from sbmt.experiments.cli.runs import evaluate, inspect, predict
-from sbmt.experiments.cli.sparsify import sparsify
+from sbmt.experiments.cli.runs import evaluate, inspect, predict, sparsify
 from sbmt.experiments.cli.study import demo, glue, study
 from sbmt.experiments.cli.train import make_train_app
 from sbmt.layers.registry import load_plugins
 
 
-def print_version(is_asked: bool) -> bool:
+def print_version(is_asked: bool | None) -> None:
     """Prints the version, PyTorch's, the device that training would use, and the attention backends."""
     if is_asked:
         device = f"cuda ({torch.cuda.get_device_name()})" if torch.cuda.is_available() else "cpu"
         typer.echo(f"sbmt {sbmt.__version__}\ntorch {torch.__version__}\ndevice {device}")
         typer.echo(f"backends {', '.join(sbmt.available_backends())}")
         raise typer.Exit
-    return is_asked
 
 
-VERSION = typer.Option(False, "--version", callback=print_version, is_eager=True, help="print versions and exit")
+VERSION = typer.Option("--version", callback=print_version, is_eager=True, help="print versions and exit")
 
 
-def options(version: bool = VERSION) -> None:
+def options(version: Annotated[bool | None, VERSION] = None) -> None:
     """SBM-Transformer: attention along edges sampled from an inferred block model."""
 
 
 def make_app() -> typer.Typer:
     """All commands, with the options of all registered attentions."""
     names = {"help_option_names": ["-h", "--help"]}
-    app = typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, context_settings=names
-    )
+    app = typer.Typer(no_args_is_help=True, add_completion=False, context_settings=names)
     app.callback()(options)
-    app.command()(demo)
     app.add_typer(data_app, name="data")
     app.add_typer(make_train_app(), name="train")
-    for command in (glue, evaluate, predict, inspect, sparsify, sample, study, bench, cost):
+    for command in (demo, glue, evaluate, predict, inspect, sparsify, sample, study, bench, cost):
         app.command()(command)
     return app
 

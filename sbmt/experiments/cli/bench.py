@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import torch
 import typer
+from rich.progress import Progress
 
-from sbmt.experiments.cli.terminal import check_targets, print_table, progress_bars, publish, say
+from sbmt.experiments.cli.terminal import publish, say
+from sbmt.experiments.files import check_writable
 from sbmt.experiments.manifest import manifest
-from sbmt.experiments.tables import Table
 from sbmt.samplers import sample_edges
 
 DENSITY = 0.01
@@ -25,19 +26,15 @@ def bench(
 ) -> None:
     """Compare speed and memory with full attention and other implementations.
 
-    All contestants of a case take turns in one process. A ratio is the median over rounds of the time divided by the
-    reference's time in the same round, so 0.5 means twice as fast. With --json, an interrupted benchmark is resumed.
+    A ratio is the median over rounds of the time divided by the reference's in the same round: 0.5 is twice as fast.
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
-    check_targets(json)
-    with progress_bars() as progress:
+    check_writable(json)
+    with Progress() as progress:
         options: dict[str, Any] = {"threads": threads, "device": device, "path": json}
         result = run_suites(suite or (), is_quick=quick, **options, track=progress.track, say=say)
     publish(result, tables_of(result))
-    about = result["manifest"]
-    gpu = f"{about['gpu']}, CUDA {about['cuda']}; " if "gpu" in about else ""
-    say(f"{gpu}{about['processor']}, {about['threads']} threads, torch {about['torch']}")
 
 
 def cost(
@@ -53,7 +50,7 @@ def cost(
     """
     from sbmt.experiments.costs import Column, cost_report, cost_tables, paper_columns
 
-    check_targets(json)
+    check_writable(json)
     columns = [Column(f"n = {n:,}", n, DENSITY) for n in length] if length else paper_columns()
     if density is not None:
         columns = [replace(column, density=density) for column in columns]
@@ -68,22 +65,11 @@ def sample(
     seed: Annotated[int, typer.Option(help="seed of the tokens and the draw")] = 0,
     output: Annotated[Path, typer.Option(help="output file of the figure")] = Path("sample.png"),
 ) -> None:
-    """Draw masks from block models in the plane: the paper's Figure 3.
-
-    Tokens and clusters close together give a dense mask, separated groups a block-diagonal one, clusters far from
-    all tokens a sparse one.
-    """
+    """Draw masks from block models in the plane: the paper's Figure 3."""
     from sbmt.experiments.plots.placements import PLACEMENTS, draw_placements, place
 
-    check_targets(figure=output)
     placements = [place(name, n_tokens, seed) for name in (PLACEMENTS if case == "all" else [case])]
     generator = torch.Generator().manual_seed(seed)
     edges = [sample_edges(placement.block_model, sampler, generator=generator) for placement in placements]
-    rows = []
-    for placement, drawn in zip(placements, edges, strict=True):
-        expected, density = placement.block_model.expected_density().item(), drawn.density().item()
-        rows.append((placement.name, f"{expected:.4f}", f"{density:.4f}", str(drawn.n_edges)))
-    title = f"One draw by the {sampler} sampler, {n_tokens} tokens"
-    print_table(Table("sample", title, ("case", "expected density", "density", "edges"), tuple(rows)))
     draw_placements(placements, edges, output)
     say(f"Figure: {output}")

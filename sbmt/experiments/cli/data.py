@@ -5,9 +5,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.progress import Progress
 
 from sbmt.errors import SbmtError, choose, printable
-from sbmt.experiments.cli.terminal import print_table, progress_bars, say
+from sbmt.experiments.cli.terminal import print_table, say
 from sbmt.experiments.data.corpus import REDUCED_VOCABULARY, VOCABULARY, corpus_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 from sbmt.experiments.data.prepared import INFO, Prepared, open_prepared, prepare
@@ -36,10 +37,9 @@ def prepare_task(
     from sbmt.experiments.data.catalogue import find_source
 
     choose("task", task, dict.fromkeys(TASKS))
-    given = [name for name, x in (("--vocab-size", vocab_size), ("--tokenizer", tokenizer)) if x is not None]
-    given += ["--name"] if name is not None and task != "corpus" else []
-    if len(given) > (task == "corpus"):
-        raise SbmtError("--vocab-size or --tokenizer, and only with corpus", ", ".join([task, *given]), "leave one out")
+    n_given = sum(x is not None for x in (vocab_size, tokenizer))
+    if n_given > 1 or (task != "corpus" and (n_given or name is not None)):
+        raise SbmtError("--vocab-size, --tokenizer and --name are only for corpus, and of the first two only one")
     if task == "corpus":
         size = (REDUCED_VOCABULARY if reduced else VOCABULARY) if vocab_size is None else vocab_size
         loaded = Tokenizer.load(tokenizer) if tokenizer else None
@@ -47,7 +47,7 @@ def prepare_task(
         source = corpus_source(from_ or data_folder(), tokenizer=loaded, vocab_size=size, name=folder)
     else:
         source = find_source(task, from_, is_reduced=reduced)
-    with progress_bars() as progress:
+    with Progress() as progress:
         bar = progress.add_task(source.name, total=None)
         prepared = prepare(source, prepared_folder(), report=lambda n: progress.update(bar, completed=n))
     _show(prepared)
@@ -59,19 +59,16 @@ def list_prepared() -> None:
     say(f"Files are looked for in {data_folder()}")
     cache = prepared_folder()
     folders = sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir())  # glob hides errors
-    if not folders:
-        say("Nothing is prepared. Start with: sbmt data prepare listops --reduced")
-    is_damaged = False
+    damaged = []
     for folder in folders:
         try:
             with tell_os_errors(f"read {folder}", "check its permissions"):
                 if (folder / INFO).exists():  # not where a task is being prepared
                     _show(open_prepared(folder, is_checked=False))
         except SbmtError as error:
-            is_damaged = True
-            typer.echo(f"sbmt: {error}", err=True)
-    if is_damaged:
-        raise typer.Exit(2)
+            damaged.append(str(error))
+    if damaged:
+        raise SbmtError("; ".join(damaged))
 
 
 def _show(prepared: Prepared) -> None:

@@ -1,22 +1,25 @@
-"""``sbmt evaluate``, ``predict`` and ``inspect``: the answers of a trained model and its masks."""
+"""``sbmt evaluate``, ``predict``, ``inspect`` and ``sparsify``: the answers of a trained model, and its masks."""
 
-from dataclasses import fields, replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
+from rich.progress import Progress
 
-from sbmt.errors import SbmtError, check_seed, printable
-from sbmt.experiments.cli.terminal import check_targets, print_scores, print_table, say
-from sbmt.experiments.data.glue import read_glue
-from sbmt.experiments.files import check_not_replaced, write_bytes
-from sbmt.experiments.tables import Table
+from sbmt.errors import SbmtError, check_sizes
+from sbmt.experiments.cli.terminal import print_scores, publish, say
+from sbmt.experiments.data.glue import GLUE, read_glue
+from sbmt.experiments.files import check_not_replaced, check_writable, write_bytes
+from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training import evaluate as evaluate_run
-from sbmt.experiments.training.evaluate import predict_labels, submission
-from sbmt.experiments.training.generated import GeneratedConfig, RecallConfig, RepeatedTokensConfig
-from sbmt.experiments.training.run import SHIPPED, Run, load_run, read_config
-from sbmt.experiments.training.tasks import GlueConfig
+from sbmt.experiments.training.evaluate import predict_labels
+from sbmt.experiments.training.fit import check_unkept
+from sbmt.experiments.training.generated import RepeatedTokensConfig
+from sbmt.experiments.training.run import SHIPPED, load_run
 
+MASKS = "masks.json"
 Samples = Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")]
 Seed = Annotated[int, typer.Option(help="seed of the masks, and of generated sequences")]
 
@@ -26,14 +29,9 @@ def evaluate(
     sequences: Annotated[int, typer.Option(help="test examples or blocks; newly generated for generated tasks")] = 1024,
     n_samples: Samples = 1,
     seed: Seed = 0,
-    distractors: Annotated[int | None, typer.Option(help="recall: distractors; as in training by default")] = None,
 ) -> None:
     """Evaluate a run on unseen sequences."""
-    loaded = load_run(run)
-    if distractors is not None and not isinstance(loaded.config, RecallConfig):
-        raise SbmtError("--distractors for a run of sbmt train recall", loaded.config.task, "leave it out")
-    loaded = replace(loaded, config=loaded.config.override(n_distractors=distractors))
-    scores = evaluate_run(loaded, sequences, n_samples=n_samples, seed=seed)
+    scores = evaluate_run(load_run(run), sequences, n_samples=n_samples, seed=seed)
     print_scores(scores, {"n_test": scores.n_examples})
 
 
@@ -45,14 +43,13 @@ def predict(
     seed: Seed = 0,
 ) -> None:
     """Predict the labels of a table without labels, in the format that GLUE's server expects."""
-    config = read_config(run)
-    if not isinstance(config, GlueConfig):
-        raise SbmtError("a run of sbmt train glue", run, "name another folder")
-    check_targets(output)
+    loaded = load_run(run)
+    check_writable(output)
     check_not_replaced(table, output)
-    rows = read_glue(table, config.task, is_labelled=False)
-    predicted = predict_labels(load_run(run), rows, n_samples=n_samples, seed=seed)
-    write_bytes(output, submission(config.task, rows, predicted).encode())
+    rows = read_glue(table, loaded.config.task, is_labelled=False)
+    labels = [GLUE[loaded.config.task].written[i] for i in predict_labels(loaded, rows, n_samples=n_samples, seed=seed)]
+    lines = [f"{row}\t{label}\n" for row, label in zip(rows.index, labels, strict=True)]
+    write_bytes(output, "".join(["index\tprediction\n", *lines]).encode())
     skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
     say(f"{len(rows):,} answers: {output}{skipped}")
 
@@ -64,19 +61,13 @@ def inspect(
     query: Annotated[int | None, typer.Option(help="texts: position of the query whose keys are underlined")] = None,
     seed: Seed = 0,
 ) -> None:
-    """Show the settings, the results and the masks of a trained model."""
-    check_seed(seed)
-    check_targets(figure=output)
+    """Show the results and the masks of a trained model."""
     loaded = load_run(SHIPPED if run is None else run)
     config = loaded.config
-    is_generated = isinstance(config, GeneratedConfig)
-    if is_generated and (not isinstance(config, RepeatedTokensConfig) or config.fresh_values):
-        got = f"one on {config.task.replace('_', ' ')}, whose masks have no order of tokens to be shown in"
-        raise SbmtError("a run on prepared examples or on repeated tokens with fixed values", got, "use sbmt evaluate")
-    if query is not None and (is_generated or config.is_image):
+    if query is not None and (config.is_generated or config.is_image):
         raise SbmtError("--query only for a run on texts", config.task, "leave it out")
-    _print_run("the shipped checkpoint" if run is None else printable(run), loaded)
-    if is_generated:
+    print_scores(loaded.test, loaded.about)
+    if isinstance(config, RepeatedTokensConfig) and not config.fresh_values:
         from sbmt.experiments.plots.repeated_tokens import draw_inspection
 
         draw_inspection(loaded, output, seed)
@@ -87,12 +78,47 @@ def inspect(
     say(f"Figure: {output}")
 
 
-def _print_run(title: str, run: Run) -> None:
-    """The settings that differ from the defaults, and the scores."""
-    values = run.config.to_dict()
-    values |= values.pop("options")
-    defaults = {field.name: field.default for part in (run.config, run.config.options) for field in fields(part)}
-    shown = {name: x for name, x in values.items() if x != defaults[name] or name in ("task", "attention")}
-    rows = tuple((name, printable(value)) for name, value in shown.items())
-    print_table(Table("settings", f"Settings of {title}", ("setting", "value"), rows))
-    print_scores(run.test, run.about)
+def sparsify(
+    run: Annotated[Path, typer.Argument(help="folder of a run with full attention, or of a model of Transformers")],
+    text: Annotated[Path | None, typer.Option(help="for a model of Transformers: file with a text per line")] = None,
+    edges_per_query: Annotated[float, typer.Option(help="largest mean number of edges per query")] = 16.0,
+    steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
+    clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
+    window: Annotated[int | None, typer.Option(help="also attend to tokens at most window / 2 positions away")] = None,
+    output: Annotated[Path | None, typer.Option(help="output folder", show_default="RUN-fitted")] = None,
+    examples: Annotated[int | None, typer.Option(help="test examples for the comparison; the run's by default")] = None,
+    length: Annotated[int, typer.Option(help="number of tokens at which texts are truncated")] = 256,
+) -> None:
+    """Replace full attention by fitted masks, and compare them with other masks of equal size.
+
+    The block models are fitted on the run's training examples. All other weights stay as they are. The result is a run,
+    which sbmt evaluate and inspect read. With --text, RUN is the folder of a Hugging Face Transformers encoder, whose
+    embeddings are compared; sbmt.sparsification.load_sparsified reads the output folder.
+    """
+    check_sizes(steps=steps, clusters=clusters, length=length)
+    if examples is not None and examples < 2:
+        raise SbmtError("at least 2 examples to compare masks on", examples, "ask for more with --examples")
+    folder = output or run.resolve().with_name(f"{run.resolve().name}-fitted")
+    check_unkept(folder, "choose another with --output")
+    check_writable(folder / MASKS)
+    options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
+    torch.set_flush_denormal(True)  # rates may be tiny, and subnormal numbers take ten times as long as zeros
+    with Progress() as progress:
+
+        def bar(name: str, total: int) -> Callable[..., None]:
+            task = progress.add_task(name, total=total)
+            return lambda *_: progress.advance(task)
+
+        if text is None:
+            from sbmt.experiments.sparsification.trained import sparsify_run
+
+            save, result, table = sparsify_run(run, examples, steps, options, bar)
+        else:
+            from sbmt.experiments.sparsification.pretrained import sparsify_encoder
+
+            save, result, table = sparsify_encoder(run, text, length, examples, steps, options, bar)
+    with only_writer(folder):
+        check_unkept(folder, "choose another with --output")
+        save(folder)
+        publish(result, [table], folder / MASKS)
+    say(f"Made: {folder}")

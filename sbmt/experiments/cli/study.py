@@ -1,28 +1,28 @@
 """``sbmt demo``, ``sbmt study`` and ``sbmt glue``: several trials on several seeds, and tables of them."""
 
-import shlex
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.progress import Progress
 
 from sbmt.errors import choose
-from sbmt.experiments.cli.terminal import check_targets, print_table, publish, run_with_bar, say, study_table
-from sbmt.experiments.data.repeated_tokens import majority_accuracy
-from sbmt.experiments.files import check_may_replace
+from sbmt.experiments.cli.terminal import numbers_of, print_table, publish, say
+from sbmt.experiments.files import check_may_replace, check_writable
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
-from sbmt.experiments.studies.study import Study, summary
+from sbmt.experiments.studies.study import Study, run_study, summary
+from sbmt.experiments.tables import Table
 from sbmt.experiments.training.generated import SIZES
-from sbmt.experiments.training.run import Run
+from sbmt.experiments.training.run import Run, Step
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
 RESULT = "result.json"
 START = b'{\n "task": '  # of a ``result.json`` that a study wrote
-LONGER = 4096
-"""Number of tokens on which the demo's networks are timed."""
+LONGER = 4096  # tokens on which the demo's networks are timed
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="also write the results here")]
@@ -37,8 +37,8 @@ def demo(
 ) -> None:
     """Compare full attention, SBM as published, a fitted mask and a random mask of the same density in training.
 
-    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. An interrupted demo
-    is resumed. At the end, full attention and the fitted mask are timed on 4,096 tokens.
+    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. At the end, full
+    attention and the fitted mask are timed on 4,096 tokens.
     """
     from sbmt.experiments.benchmarks.longer import longer_table, on_longer_inputs
     from sbmt.experiments.plots.repeated_tokens import see_mask
@@ -47,16 +47,12 @@ def demo(
     check_may_replace(output / "demo.png", output / RESULT, START)
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
     runs, result = _run(chosen, output, workers)
-    length = chosen.config.length
-    say(f"Always guessing the commoner label is right for {majority_accuracy(length):.3f} of the tokens.")
     models = {name: run.model for name, run in reversed(runs)}  # of the first seed
-    timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, length, "full")
+    timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, chosen.config.length, "full")
     print_table(longer_table(timed, result["titles"], LONGER))
     published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
-    following = shlex.join(["sbmt", "inspect", str(output / "fitted-seed0")])
-    say(f"Figure and numbers: {output}   Next: {following}")
 
 
 def study(
@@ -66,19 +62,14 @@ def study(
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
-    """Train every run behind a figure or table of the documentation: several trials on several seeds.
-
-    An interrupted study is resumed. The numbers are the same for any number of workers of at least 2; with 1, training
-    uses all of torch's threads.
-    """
+    """Train every run behind a figure or table of the documentation: several trials on several seeds."""
     chosen, folder = choose("study", name, STUDIES), output or Path("runs") / name
-    check_targets(json, figure)
+    check_writable(json, figure)
     _, result = _run(chosen, folder, workers, json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
-    say(f"Runs and numbers: {folder}")
 
 
 def _run(
@@ -86,9 +77,10 @@ def _run(
 ) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
     """Runs a study, and writes and prints its numbers."""
     check_may_replace(folder / RESULT, folder / RESULT, START)
-    runs = run_with_bar(chosen, folder, workers)
+    runs = _run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
-    publish(result, [study_table(result)], folder / RESULT, json)
+    publish(result, [_study_table(result)], folder / RESULT, json)
+    say(f"Runs and numbers: {folder}")
     return runs, result
 
 
@@ -104,17 +96,42 @@ def glue(
 ) -> None:
     """Pre-train several attentions and fine-tune each on the four tasks of the paper's Table 4.
 
-    Random masks have the window of sbm and the edge probability that it reaches on the same task and seed. Interrupted
-    runs are resumed. Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
+    Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
-    check_targets(json, figure)
+    check_writable(json, figure)
     check_may_replace(output / RESULT, output / RESULT, b'{\n "mlm": ')
-    run = partial(run_with_bar, n_workers=workers)
+    run = partial(_run_with_bar, n_workers=workers)
     names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
     results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
-    publish(results, map(study_table, results.values()), output / RESULT, json)
+    publish(results, map(_study_table, results.values()), output / RESULT, json)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 
         draw_glue(results, figure)
     say(f"Runs and numbers: {output}")
+
+
+def _run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
+    """Runs or resumes a study, with a bar that counts the steps of all its runs."""
+    steps = {(trial.name, seed): study.config.override(**trial.settings).steps for trial, seed in study.plan()}
+    done = dict.fromkeys(steps, 0)
+    with Progress() as progress:
+        bar = progress.add_task(study.title, total=sum(steps.values()))
+
+        def report(name: str, seed: int, step: Step | int) -> None:
+            done[name, seed], numbers = (step, "") if isinstance(step, int) else (step.number, numbers_of(step))
+            progress.update(bar, completed=sum(done.values()), description=f"{name} #{seed} {numbers}")
+
+        return run_study(study, folder, n_workers=n_workers, report=report)
+
+
+def _study_table(result: dict[str, Any]) -> Table:
+    """A row of medians over seeds per trial of a study, from its summary."""
+    seeds = Counter(run["trial"] for run in result["runs"])
+    rows = []
+    for trial, title in result["titles"].items():
+        found = result["medians"][trial]
+        numbers = f"{100 * found['accuracy']:.2f}", f"{100 * found['density']:.2f}", f"{found['loss']:.3f}"
+        rows.append((title, str(seeds[trial]), *numbers))
+    headings = ("attention", "seeds", "accuracy, %", "density, %", "loss")
+    return Table("study", f"Test: {result['title']}, medians over seeds", headings, tuple(rows))

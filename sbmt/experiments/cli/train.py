@@ -9,9 +9,10 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from rich.progress import Progress
 
-from sbmt.errors import SbmtError, choose
-from sbmt.experiments.cli.terminal import numbers_of, print_scores, progress_bars, say
+from sbmt.errors import choose
+from sbmt.experiments.cli.terminal import numbers_of, print_scores, say
 from sbmt.experiments.data.glue import GLUE
 from sbmt.experiments.training import generated, tasks
 from sbmt.experiments.training.config import TrainingConfig
@@ -21,62 +22,47 @@ from sbmt.layers.registry import ATTENTIONS, options_of
 
 Reduced = Annotated[bool, typer.Option("--reduced", help="small settings, minutes on one core, instead of Table 7")]
 REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
-MLM = "Pre-train a masked language model: predict hidden tokens."
-RECALL = """Recall the value that was stored with a key, among distractors (associative recall).
-
-Every option of the network starts where full attention learns the task within 200 steps."""
-
-MULTI_QUERY = "Repeat the value that followed a key before (multi-query associative recall, after Zoology)."
-LANGUAGE = """Train a causal language model: predict every next token.
-
-Prepare text of your own first: sbmt data prepare corpus --reduced --from FOLDER"""
 
 
 def make_train_app() -> typer.Typer:
     """The commands, with the options of all registered attentions."""
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
-    _add(app, "repeated-tokens", generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
-    _add(app, "recall", generated.RecallConfig, generated.RecallConfig().override, RECALL, "length")
-    _add(app, "multi-query", generated.MultiQueryConfig, generated.MultiQueryConfig().override, MULTI_QUERY)
-    _add(app, "language", tasks.LanguageModelConfig, tasks.LanguageModelConfig().override, LANGUAGE)
+    _add(app, generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
+    for kind in (generated.RecallConfig, generated.MultiQueryConfig, tasks.LanguageModelConfig):
+        _add(app, kind, kind().override, kind.__doc__)
     for task, paper in tasks.PAPER.items():
         make = partial(_reducible, paper, tasks.REDUCED[task])
-        _add(app, task, type(paper), make, tasks.TASK_TITLES[task] + REDUCIBLE + task)
+        _add(app, type(paper), make, tasks.TASK_TITLES[task] + REDUCIBLE + task, task)
     make = partial(_reducible, tasks.PAPER_MLM, tasks.REDUCED_MLM)
-    _add(app, "mlm", tasks.MlmConfig, make, MLM + REDUCIBLE + "corpus")
-    _add(app, "glue", tasks.GlueConfig, _glue, _glue.__doc__, "pretrained")
+    _add(app, tasks.MlmConfig, make, "Pre-train a masked language model: predict hidden tokens." + REDUCIBLE + "corpus")
+    _add(app, tasks.GlueConfig, _glue, _glue.__doc__, "glue")
     return app
 
 
 def _add(
-    app: typer.Typer, name: str, kind: type[Any], make: Callable[..., TrainingConfig], title: str | None, *without: str
+    app: typer.Typer, kind: type[TrainingConfig], make: Callable[..., TrainingConfig], title: str | None, name: str = ""
 ) -> None:
     """Adds a command with the options of ``make``, which builds the configuration, and the fields of ``kind``."""
-    where = [p for p in inspect.signature(_train).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
     def command(**given: Any) -> None:
-        how = {p.name: given.pop(p.name) for p in where}
-        _train(make(**given), **how)
+        _train(make, **given)
 
-    own = [p for p in inspect.signature(make).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    options = [*own, *where, *_config_options(kind, {"task", "options", "option_defaults", *without})]
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in options]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app.command(name, help=title)(command)
+    options = [*_named(make), *_named(_train), *_config_options(kind)]
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    app.command(name or kind.tasks[0].replace("_", "-"), help=title)(command)
 
 
-def _config_options(config: type[Any], without: set[str]) -> list[inspect.Parameter]:
-    """An option for each field of a configuration and each option of any attention; None by default.
+def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters of a function that have a name and can only be given by name."""
+    return [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
-    A field's help text is its metadata ``"help"``; names in ``without`` get no option.
-    """
-    hints, starts = get_type_hints(config), dict(config.option_defaults)
-    shown = [field for field in fields(config) if field.name not in without]
+
+def _config_options(kind: type[TrainingConfig]) -> list[inspect.Parameter]:
+    """An option for each field that :func:`option` made, and each option of any attention; None by default."""
+    hints, starts = get_type_hints(kind), dict(kind.option_defaults)
+    shown = [field for field in fields(kind) if "names" in field.metadata]
     found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
     for name, (owners, field, hint) in attention_options().items():
-        if name in hints:
-            do = "rename it, since the command line uses this name"
-            raise SbmtError(f"an unused name for an option of {owners[0]!r}", name, do)
         help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
         found.append(_option(field, hint, help_, starts.get(name, field.default), "Options of the attention"))
     return found
@@ -103,6 +89,7 @@ def _option(field: "Field[Any]", hint: Any, help_: str, default: Any, group: str
 
 
 def _repeated_tokens(
+    *,
     size: Annotated[str, typer.Option(help="named settings: demo, or paper (256 tokens, batch 256)")] = "demo",
     **overrides: Any,
 ) -> TrainingConfig:
@@ -116,12 +103,13 @@ def _repeated_tokens(
 
 
 def _reducible(
-    full: TrainingConfig, small: TrainingConfig, /, reduced: Reduced = False, **overrides: Any
+    full: TrainingConfig, small: TrainingConfig, *, reduced: Reduced = False, **overrides: Any
 ) -> TrainingConfig:
     return (small if reduced else full).override(**overrides)
 
 
 def _glue(
+    *,
     task: Annotated[str, typer.Option(help=f"one of: {', '.join(GLUE)}")],
     from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; random weights by default")] = None,
     epochs: Annotated[int | None, typer.Option(help=f"passes over the examples; {tasks.EPOCHS} or fewer")] = None,
@@ -134,35 +122,31 @@ def _glue(
     the examples first: sbmt data prepare TASK.
     """
     start = read_config(from_) if from_ else tasks.REDUCED_MLM if reduced else tasks.PAPER_MLM
-    settings = tasks.reduced_settings(task) if reduced else {}
-    settings |= {"tokenizer": overrides.pop("tokenizer") or "", "embedding_std": start.embedding_std}
-    config = tasks.fine_tuning(task, str(from_ or ""), start, **settings)
-    config = config.override(data=overrides.pop("data"), batch_size=overrides.pop("batch_size"))
-    config = tasks.epochs_of(config, len(config.open_prepared().splits["train"]), epochs, is_reduced=reduced)
-    return config.override(**overrides)
+    early = {name: overrides.pop(name) for name in ("data", "batch_size", "tokenizer")}  # on which the steps depend
+    early |= {"embedding_std": start.embedding_std}
+    return tasks.fine_tuning(task, str(from_ or ""), start, epochs, reduced, **early).override(**overrides)
 
 
 def _train(
-    config: TrainingConfig,
+    make: Callable[..., TrainingConfig],
     *,
     output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue from the folder's checkpoint, if any")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto: a GPU, unless sequences are generated")] = "auto",
     devices: Annotated[int, typer.Option(help="number of processes on this machine, one per GPU if there are any")] = 1,
     nodes: Annotated[int, typer.Option(help="machines")] = 1,
+    **settings: Any,
 ) -> None:
     """Trains, shows progress, and prints the test scores."""
+    config = make(**settings)
     folder = output or Path("runs") / config.task.replace("_", "-")
     quiet = devices * nodes > 1 and not is_first_process()
     try:
-        with progress_bars("numbers", quiet=quiet) as progress:
-            title = f"{config.attention} on {config.task.replace('_', ' ')}"
-            bar = progress.add_task(title, total=config.steps, numbers="")
+        with Progress(disable=quiet) as progress:
+            bar = progress.add_task(f"{config.attention} on {config.task.replace('_', ' ')}", total=config.steps)
 
             def show(step: Step) -> None:
-                if resume and step.number == 1:
-                    say(f"{folder} has no checkpoint: training begins anew.")
-                progress.update(bar, completed=step.number, numbers=numbers_of(step))
+                progress.update(bar, completed=step.number, description=numbers_of(step))
 
             run = fit(config, folder, resume=resume, on_step=show, accelerator=device, devices=devices, nodes=nodes)
     except KeyboardInterrupt:

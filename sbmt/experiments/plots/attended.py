@@ -65,7 +65,7 @@ class Inspection:
     @property
     def densities(self) -> NDArray[np.float64]:
         """Density of each example, the mean over layers and heads."""
-        return self.per_example.densities.double().mean((1, 2)).numpy()
+        return self.per_example.example_densities.double().mean((1, 2)).numpy()
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
@@ -97,7 +97,7 @@ class Inspection:
 def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) -> Inspection:
     """Evaluates a model on the first test examples, or all, so that their masks can be drawn again afterwards."""
     if "interval" not in run.about:
-        raise SbmtError("a run on labelled examples", f"one on {run.config.task}", "fine-tune it: sbmt train glue")
+        raise SbmtError("a run on labelled examples", f"one on {run.config.task}", "use sbmt evaluate")
     calls = []
 
     def remember(_: torch.nn.Module, given: tuple[()], named: dict[str, Any]) -> None:
@@ -203,7 +203,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
 
 def _draw_bars(axes: Axes, inspection: Inspection) -> None:
     """A dark bar for each layer, a light one for each of its heads, with deviations over inputs (Figure 5)."""
-    densities = inspection.per_example.densities
+    densities = inspection.per_example.example_densities
     columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
     mean, deviation = columns.mean(0).numpy(), columns.std(0).numpy()
     n_layers, n_columns = mean.shape

@@ -55,9 +55,7 @@ def fine_tuning_study(
     tokenizer = str(Path(start) / TOKENIZER)  # that of all
     anew = {"attention": "full", "pretrained": "", "tokenizer": tokenizer, "embedding_std": first.embedding_std}
     scratch = Trial("scratch", "full attention, not pre-trained", anew)
-    settings = settings_of.reduced_settings(task) if is_reduced else {}
-    config = settings_of.fine_tuning(task, start, first, **settings)
-    config = settings_of.epochs_of(config, len(config.open_prepared().splits["train"]), is_reduced=is_reduced)
+    config = settings_of.fine_tuning(task, start, first, is_reduced=is_reduced)
     return Study(task, GLUE[task].folder, config, (*trials, scratch), n_seeds)
 
 

@@ -21,10 +21,8 @@ from sbmt.models.encoder import Positions
 
 BETAS = 0.9, 0.99  # of Adam, for block models with a separate learning rate
 FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
-CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}
-"""Defaults of causal language models."""
-MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")
-"""Fields that may be 0, besides those whose default is."""
+CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # of language models
+MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # besides defaults of 0
 Config = TypeVar("Config", bound="TrainingConfig")
 CONFIGS: dict[str, type["TrainingConfig"]] = {}
 """The configuration class of every task; a class that names its ``tasks`` is registered when it is defined."""
@@ -34,17 +32,14 @@ CONFIGS: dict[str, type["TrainingConfig"]] = {}
 class TrainingConfig(ABC):
     """Everything that determines a run, apart from data, versions and hardware.
 
-    The fields are the settings that a user chooses; the command line offers each of them, and every option of the
-    attention, by name. Options may be given as a mapping of those that differ from the defaults. The methods depend on
-    the task; a new task is a subclass of ``GeneratedConfig`` or ``PreparedConfig``. Keywords of its class statement are
-    ``tasks``, the names of the task, and defaults that differ from inherited ones.
+    The command line offers each field that is an ``option``, and every option of the attention, by name. Options may be
+    given as a mapping of those that differ from the defaults. A new task is a subclass of ``GeneratedConfig`` or
+    ``PreparedConfig``; keywords of its class statement are ``tasks``, its names, and defaults that differ.
     """
 
     attention: str = option("sbm", "name of the attention", ATTENTIONS)
-    options: Any = field(default=None, metadata={"help": "the attention's own options; None: its defaults"})
-    option_defaults: tuple[tuple[str, Any], ...] = field(
-        default=(), compare=False, repr=False, metadata={"help": "defaults of options, for any attention; not saved"}
-    )
+    options: Any = None  # the attention's own; None: its defaults
+    option_defaults: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)  # of any; not saved
     positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
@@ -53,18 +48,16 @@ class TrainingConfig(ABC):
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
-    block_model_rate: float | None = option(
-        None, "learning rate of SBM attentions; None: the network's, tripled for likelihood"
-    )
+    block_model_rate: float | None = option(None, "rate of SBM attentions; None: the network's, tripled for likelihood")
     d_model: int = option(32, "width")
     d_hidden: int = option(32, "width inside the MLPs")
     n_heads: int = option(1, "heads per layer")
     n_layers: int = option(1, "layers")
     embedding_std: float = option(1.0, "standard deviation of token embeddings at the start")
     seed: int = option(0, "seed of weights, data and masks")
-    task: str = option("", "name of the task")
+    task: str = ""
     accumulate: int = option(1, "parts that a batch is computed in, to save memory")
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = option("32-true", "32-true, bf16-mixed or 16-mixed")
+    precision: Literal["32-true", "bf16-mixed"] = option("32-true", "32-true or bf16-mixed")
 
     tasks: ClassVar[tuple[str, ...]] = ()
     is_generated: ClassVar[bool] = False  # whether sequences are drawn from a generator, without a dev split, on a CPU
@@ -93,8 +86,7 @@ class TrainingConfig(ABC):
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
         if learning == "likelihood" and self.density_weight:
-            do = "lower edges_per_query, which determines the density of such masks"
-            raise SbmtError("density_weight = 0 with learning by likelihood", self.density_weight, do)
+            raise SbmtError("density_weight = 0 with likelihood", self.density_weight, "lower edges_per_query instead")
 
     def _check_fields(self) -> None:
         """Raises SbmtError unless every field has a value of its type; numbers must be positive, a few may be 0."""
@@ -120,8 +112,7 @@ class TrainingConfig(ABC):
         if isinstance(self.options, kind):
             return make_options(self.attention, asdict(self.options))
         if not isinstance(self.options, Mapping | None):
-            do = "give names and values, or change the attention with override()"
-            raise SbmtError(f"a mapping or a {kind.__name__} as options", type(self.options).__name__, do)
+            raise SbmtError(f"a mapping or {kind.__name__} as options", type(self.options).__name__, "use override()")
         names = {f.name for f in fields(kind)}
         start = {name: value for name, value in self.option_defaults if name in names}
         return make_options(self.attention, start | dict(self.options or {}))
@@ -146,10 +137,7 @@ class TrainingConfig(ABC):
             raise SbmtError(f"settings of {cls.__name__}", error, "train again with this version") from error
 
     def override(self: Config, **values: Any) -> Config:
-        """A copy with changed fields and options; None leaves one as it is.
-
-        A new attention keeps the options that it shares with the present one.
-        """
+        """A copy with changed fields and options, except those given as None; a new attention keeps shared options."""
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
         changed = {name: value for name, value in given.items() if name in known}
@@ -162,20 +150,15 @@ class TrainingConfig(ABC):
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """The model, with weights drawn from torch's global generator; see :func:`build_model`."""
 
-    @property
-    def least_weights(self) -> int:
-        """A lower bound on the number of weights, known before the network is built."""
-        return self.n_layers * self.d_model * (self.d_model + self.d_hidden)
-
     def make_encoder(self, vocab_size: int | None, **arguments: Any) -> Encoder:
         """An encoder with the network and the attention of the configuration."""
         names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
         names += ["attention", "dropout", "attention_dropout", "convolution"]  # some of which not every task has
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else None
-        least = self.least_weights + self.d_model * ((length or 0) + (vocab_size or 0) // arguments.get("n_ids", 1))
-        if 4 * least >= MOST_TENSORS:  # bytes; surely a mistake, and building the network would exhaust memory
-            raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", f"{4 * least:,}", "choose smaller sizes")
+        rows = self.n_layers * (self.d_model + self.d_hidden) + (length or 0) + (vocab_size or 0)
+        if 4 * rows * self.d_model >= MOST_TENSORS:  # bytes; a mistake, and building the network would exhaust memory
+            raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", "a larger one", "choose smaller sizes")
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
@@ -207,9 +190,8 @@ class TrainingConfig(ABC):
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """The parameters of a model; those of SBM attentions form a second group if their learning rate differs.
 
-        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. Occasionally
-        their gradient is far larger than usual, after which Adam would hardly move for a thousand steps; with these
-        betas it hardly moves for a hundred.
+        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. After a rare
+        huge gradient, Adam would hardly move for a thousand steps; with these betas it does so for a hundred.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -223,8 +205,7 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of the largest.
 
-        It rises linearly over ``warmup_steps``, if the task has them, and falls linearly over the last ``cooldown``
-        steps, or over all steps after the warm-up if the task has no ``cooldown``.
+        It rises linearly over ``warmup_steps``, and falls over the last ``cooldown`` steps or, without one, all others.
         """
         warmup = getattr(self, "warmup_steps", 0)
         cooldown = getattr(self, "cooldown", self.steps - warmup - 1)
@@ -234,12 +215,8 @@ class TrainingConfig(ABC):
         """The number of examples of ``dev`` or of a test split to evaluate; None means all."""
         return getattr(self, "dev_examples" if split == "dev" else "test_examples", None)
 
-    def metrics_of(self, loss: float) -> dict[str, float]:
-        """Metrics that follow from the mean loss, such as perplexity."""
-        return {}
-
-    def f1_of(self, predictions: Tensor, labels: Tensor) -> dict[str, float]:
-        """F1 of several kinds, for tasks that report it."""
+    def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
+        """Further metrics of a test, such as perplexity or F1."""
         return {}
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:

@@ -1,31 +1,24 @@
 """Trains a model with Lightning."""
 
 import logging
-import os
 import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.files import check_may_write, load_weights, read_tensors, remove_parts, write_json
 from sbmt.experiments.locks import only_writer
 from sbmt.experiments.training.config import TrainingConfig
-from sbmt.experiments.training.run import BEST, STATE, Run, Step, best_row, read_config
+from sbmt.experiments.training.run import BEST, STATE, OnStep, Run, best_row, read_config
 
-if TYPE_CHECKING:
-    from lightning.pytorch import Trainer
-
-RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
-SIZES = ("WORLD_SIZE", "SLURM_NTASKS")
-"""Environment variables for a process's rank, which is 0 in the first, and for the number of processes."""
 EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
-EXPECTED += ["have no `val_dataloader`", "precision='16-mixed'", "The dirpath has changed", "across ranks is zero"]
+EXPECTED += ["have no `val_dataloader`", "The dirpath has changed", "across ranks is zero"]
 """Warnings of Lightning about things that are done on purpose here."""
 
 
@@ -34,28 +27,22 @@ def fit(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
-    on_step: Callable[[Step], None] | None = None,
+    on_step: OnStep | None = None,
     accelerator: str = "auto",
     devices: int = 1,
     nodes: int = 1,
 ) -> Run:
     """Trains a model, keeps the weights that do best on dev where the task has it, and tests them.
 
-    Fine-tuning starts from the encoder of the pre-training run that its configuration names.
-
-    Args:
-        config: What to train.
-        folder: Where the run is written, with checkpoints while it lasts; None keeps nothing.
-        resume: Whether to continue from the checkpoint in ``folder``, or start again if the run was interrupted before
-            the first. The result equals that of an uninterrupted run on the same machine and number of threads.
-        on_step: Called after every optimiser step.
-        accelerator: ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` leaves the choice to the task.
-        devices: Number of processes on this machine, each with its own device.
-        nodes: Number of machines.
+    The run is written to ``folder``, with checkpoints while it lasts; None keeps nothing. With ``resume`` it continues
+    from the checkpoint there, or starts again if there is none yet, and the result equals that of an uninterrupted run
+    on the same machine and number of threads. ``on_step`` is called after every optimiser step. ``accelerator`` is
+    ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` leaves the choice to the task. Each of
+    ``devices`` processes on each of ``nodes`` machines has a device of its own.
     """
     check_sizes(devices=devices, nodes=nodes)
-    is_first_process()  # Lightning reads the same variables while it is imported
-    from sbmt.experiments.training.lightning_module import TrainingModule  # loading Lightning takes seconds
+    is_first_process()  # imports Lightning, which reads the rank from the environment
+    from sbmt.experiments.training.lightning_module import TrainingModule, make_trainer  # takes seconds
 
     data = config.open_data()
     if config.is_generated and accelerator == "auto":
@@ -67,7 +54,7 @@ def fit(
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
-        trainer = _make_trainer(config, folder, where)
+        trainer = make_trainer(config, folder, where)
         if trainer.is_global_zero:  # after everything that can be wrong with the settings has been checked
             stack.enter_context(only_writer(folder))
             claim(folder, config, resume)
@@ -96,59 +83,20 @@ def fit(
         return run
 
 
-def _make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> "Trainer":
-    from lightning.pytorch import Trainer
-    from lightning.pytorch.callbacks import ModelCheckpoint
-    from lightning.pytorch.utilities.exceptions import MisconfigurationException
-
-    from sbmt.experiments.training.lightning_module import WholeFiles
-
-    state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
-    if config.is_generated:  # otherwise after every evaluation on dev
-        state["every_n_train_steps"] = config.checkpoint_every
-    try:
-        trainer = Trainer(
-            **where,
-            precision=config.precision,
-            max_steps=config.steps,
-            accumulate_grad_batches=config.accumulate,
-            val_check_interval=config.checkpoint_every * config.accumulate,
-            check_val_every_n_epoch=None,
-            num_sanity_val_steps=0,
-            callbacks=[ModelCheckpoint(**state, save_on_train_epoch_end=False)],
-            plugins=[WholeFiles()],
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            inference_mode=False,
-            default_root_dir=folder,
-        )
-    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
-        got = str(error).strip().splitlines()[0]
-        raise SbmtError("devices that this machine has", got, "choose other devices") from error
-    if trainer.precision != config.precision:  # Lightning has chosen another one
-        raise SbmtError(f"a device for precision {config.precision}", "a CPU", "use bf16-mixed, or a GPU")
-    parts = config.accumulate * trainer.world_size
-    if config.batch_size % parts:
-        raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
-    return trainer
-
-
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
     """Writes the configuration into the folder, or compares it to resume; SbmtError if it differs or has finished."""
     if not resume:
         check_unkept(folder, "name another folder, or continue with --resume")
-        remove_parts(folder)
-        write_json(folder / "config.json", config.to_dict())
-        return
-    before, now = read_config(folder).to_dict(), config.to_dict()
-    before, now = before | before.pop("options"), now | now.pop("options")
-    if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
-        values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
-        raise SbmtError(f"cannot resume the run in {folder}: {values}")
-    if has_kept(folder) and not (folder / STATE).exists():
-        raise SbmtError(f"an unfinished run in {folder}", "a finished one", "name another folder")
+    else:
+        before, now = read_config(folder).to_dict(), config.to_dict()
+        before, now = before | before.pop("options"), now | now.pop("options")
+        if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
+            values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
+            raise SbmtError(f"cannot resume the run in {folder}: {values}")
+        if has_kept(folder) and not (folder / STATE).exists():
+            raise SbmtError(f"an unfinished run in {folder}", "a finished one", "name another folder")
     remove_parts(folder)
+    write_json(folder / "config.json", config.to_dict())
 
 
 def check_unkept(folder: Path, do: str) -> None:
@@ -164,17 +112,12 @@ def has_kept(folder: Path) -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this process prints: it is the only one, or the first of several launched together.
-
-    Raises:
-        SbmtError: If an environment variable for ranks is not a number.
-    """
-    numbers = {name: os.environ[name] for name in (*RANKS, *SIZES) if name in os.environ}
-    for name, value in numbers.items():
-        if not (value.isascii() and value.isdigit() and len(value) < 10):
-            raise SbmtError(f"{name} in the environment must be a number, got {value!r}: unset it")
-    is_launched = "MASTER_ADDR" in os.environ or any(int(numbers.get(name, 1)) > 1 for name in SIZES)
-    return not (is_launched and any(int(numbers.get(name, 0)) for name in RANKS))
+    """Whether this is the first of the processes that share a training; SbmtError if its rank is not a number."""
+    try:
+        from lightning.pytorch.utilities.rank_zero import rank_zero_only
+    except ValueError as error:
+        raise SbmtError(f"RANK, LOCAL_RANK or SLURM_PROCID in the environment is not a number ({error})") from error
+    return vars(rank_zero_only)["rank"] == 0
 
 
 @contextmanager

@@ -18,16 +18,14 @@ from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import option
 from sbmt.models import CausalLM, TokenTagger
 
-TEST_SEED = 1_000_003
-"""Added to the seed of an evaluation, so that its sequences differ from those of every training run."""
+TEST_SEED = 1_000_003  # added to the seed of an evaluation, whose sequences are those of no training run
 
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig, positions="none"):
     """A run on generated sequences: Adam at a constant learning rate, with a cooldown if requested.
 
-    A task defines ``make_model`` and ``sample``, which draws n sequences, the same together as one by one. By default
-    there are no positions, since no label depends on them.
+    By default there are no positions, since no label depends on them.
     """
 
     cooldown: int = option(0, "steps at the end over which the learning rate falls linearly to 0")
@@ -37,16 +35,14 @@ class GeneratedConfig(TrainingConfig, positions="none"):
     evaluation_batch = 64
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
-        """Draws n sequences."""
+        """Draws n sequences, the same together as one by one."""
         raise NotImplementedError
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Sequences for training and for the test, from different generators."""
         train, test = Sequences(self.sample, self.seed), Sequences(self.sample, TEST_SEED + test_seed)
-        n_train = self.batch_size * self.steps
-        return TaskData(
-            {"train": Feed(n_train, train, None, True), "test": Feed(self.test_sequences, test, None, True)}
-        )
+        sizes = {"train": (self.batch_size * self.steps, train), "test": (self.test_sequences, test)}
+        return TaskData({name: Feed(n, sequences, is_endless=True) for name, (n, sequences) in sizes.items()})
 
 
 @dataclass(frozen=True)
@@ -57,9 +53,8 @@ class RepeatedTokensConfig(GeneratedConfig, tasks=("repeated_tokens",)):
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A tagger of every token."""
-        if self.fresh_values:
-            return TokenTagger(self.make_encoder(None, d_input=D_VALUE), 1)
-        return TokenTagger(self.make_encoder(self.length), 1)
+        encoder = self.make_encoder(None, d_input=D_VALUE) if self.fresh_values else self.make_encoder(self.length)
+        return TokenTagger(encoder, 1)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
         """Draws sequences; every token has a label."""
@@ -81,8 +76,9 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_model=64, d_hidden=64):
-    """A run on associative recall; the length is always the number of pairs, queries and distractors."""
+    """Recall the value that was stored with a key, among distractors, where full attention learns it in 200 steps."""
 
+    length: int = 0  # set to the number of pairs, queries and distractors
     n_pairs: int = option(16, "items, a key and a value each, that are asked for")
     n_queries: int = option(16, "keys that ask for their value")
     n_distractors: int = option(32, "items that are not asked for")
@@ -118,7 +114,7 @@ class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_mod
 
 @dataclass(frozen=True)
 class MultiQueryConfig(GeneratedConfig, tasks=("multi_query",), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
-    """A run on multi-query associative recall. Embeddings, which also produce the logits, start small."""
+    """Repeat the value that followed a key before; embeddings, which also produce the logits, start small."""
 
     n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
     vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")

@@ -1,18 +1,21 @@
-"""The Lightning module: a model on the batches of a task, its table of metrics, and its checkpoints."""
+"""What Lightning needs of us: a model on the batches of a task, its table of metrics, its checkpoints, a trainer."""
 
 import io
 import zipfile
-from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from itertools import chain
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -25,7 +28,7 @@ from sbmt.experiments.training.config import TrainingConfig, build_model
 from sbmt.experiments.training.data import BatchStream, ExamplesOf, TaskData
 from sbmt.experiments.training.evaluate import answers, inputs, joined
 from sbmt.experiments.training.generated import TEST_SEED
-from sbmt.experiments.training.run import BEST, Scores, Step, best_row, metrics_csv
+from sbmt.experiments.training.run import BEST, STATE, OnStep, Step, best_row, metrics_csv
 from sbmt.models import ModelOutput
 
 ROWS = 200  # of training in the table of metrics; for generated sequences there is one per step
@@ -35,25 +38,19 @@ _EVALUATION = 1 << 62  # no batch of a training has so large a number
 class TrainingModule(LightningModule):
     """Batches, loss, scores, optimiser and schedule of a run, as its configuration says, and its table of metrics.
 
-    If masks and dropout depend on seed and batch number, processes that share a batch draw what one process would. A
-    resumed run draws what it would have drawn without interruption. The table, kept with the checkpoints, has means
-    over equal stretches of training and every evaluation on dev. The weights that do best on dev are kept in the
-    folder, the first ones among equals.
+    Processes that share a batch, and a resumed run, draw the same masks and dropout as one uninterrupted process. The
+    table has means over equal stretches of training and every evaluation on dev. The weights that do best on dev are
+    kept in the folder, the first ones among equals.
     """
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        data: TaskData,
-        folder: Path | None = None,
-        on_step: Callable[[Step], None] | None = None,
+        self, config: TrainingConfig, data: TaskData, folder: Path | None = None, on_step: OnStep | None = None
     ) -> None:
         super().__init__()
         self.config, self.data, self.folder, self.on_step = config, data, folder, on_step
         self.model = build_model(config, data.info)
         self.about = config.start_from(self.model)  # what the result records of the weights that training starts from
-        self.origin = {"examples": data.info.get("sha256"), "tokenizer": data.info.get("tokenizer")}
-        self.origin["pre-trained weights"] = self.about["pretrained"]["sha256"] if self.about else None
+        self.origin = {"examples": data.info.get("sha256"), "tokenizer": data.info.get("tokenizer")} | self.about
         self.masks = torch.Generator().manual_seed(config.seed + 1)
         self.test_masks = torch.Generator()
         self.answers: list[tuple[Tensor, ...]] = []  # to the batches of an evaluation
@@ -77,35 +74,26 @@ class TrainingModule(LightningModule):
         if self.training and not self.config.is_generated:  # dropout draws from the global generator
             torch.manual_seed(generator.initial_seed() + batch.first_example)
         with examples_from(batch.first_example * self.data.info.get("n_documents", 1)):
-            try:
-                output: ModelOutput = self.model(**inputs(batch), generator=generator)
-                return output
-            except SbmtError as error:
-                if "NaN" not in str(error):
-                    raise
-                raise self._diverged(nan) from error  # a block model meets the NaN before the loss does
-
-    def _diverged(self, got: float) -> SbmtError:
-        step = self.global_step + self.training
-        return SbmtError("a finite loss", f"{got} at step {step}", "lower the learning rate")
+            output: ModelOutput = self.model(**inputs(batch), generator=generator)
+            return output
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """The loss, plus λ times the density, plus the auxiliary loss of block models that learn by likelihood."""
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
-            raise self._diverged(loss.item())
+            raise SbmtError("a finite loss", f"{loss} at step {self.global_step + 1}", "lower the learning rate")
         n_right = (self.config.predict(output.values) == batch.labels).float().sum()
         accuracy = n_right / max(1, len(batch.labels)) * batch.weight
-        densities = torch.cat([a.density.float().mean(0) for a in output.attention]).detach()
-        self.latest = {"loss": loss.detach(), "accuracy": accuracy, "densities": densities}
+        density = torch.stack([a.density for a in output.attention]).detach().float().mean()
+        self.latest = {"loss": loss.detach(), "accuracy": accuracy, "density": density}
         if weight := self.config.density_weight:
             loss = loss + weight * density_penalty(output.attention, self.config.density_kind)
         if (fit := auxiliary_loss(output)).requires_grad:
             self.latest["auxiliary_loss"] = fit.detach()
             loss = loss + fit
         for name, x in {"n": torch.ones(()), **self.latest}.items():
-            self.stretch[name] = self.stretch[name].to(x.device) + x if name in self.stretch else x.clone()
+            self.stretch[name] = x + self.stretch.get(name, 0)
         return loss
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
@@ -113,17 +101,11 @@ class TrainingModule(LightningModule):
         super().optimizer_step(*arguments, **named)
         step = self.global_step + 1
         if self.on_step is not None and self.trainer.is_global_zero:
-            values = {name: float(value.mean()) for name, value in self.latest.items()}
-            self.on_step(Step(step, density=values.pop("densities"), **values))
+            self.on_step(Step(step, **{name: float(x) for name, x in self.latest.items()}))
         if self.config.is_generated or step % max(1, self.config.steps // ROWS) == 0:
-            n = self.stretch.pop("n").item()
-            means = {name: self.trainer.strategy.reduce(x / n, reduce_op="mean") for name, x in self.stretch.items()}
-            densities = means.pop("densities").double().cpu()
-            loss, accuracy, *fits = (float(x) for x in means.values())
-            layers = densities.view(self.config.n_layers, self.config.n_heads).tolist()
-            metrics = ({"auxiliary_loss": fits[0]} if fits else {}) | self.config.metrics_of(loss)
-            scores = Scores(loss, accuracy, float(densities.mean()), nan, layers, metrics)
-            self.rows.append({"step": step, "split": "train"} | scores.row())
+            n, mean = self.stretch.pop("n").item(), partial(self.trainer.strategy.reduce, reduce_op="mean")
+            means = {name: float(mean(x / n)) for name, x in self.stretch.items()}
+            self.rows.append({"step": step, "split": "train"} | means)
             self.stretch = {}
 
     def validation_step(self, batch: Batch, _: int) -> None:
@@ -140,13 +122,14 @@ class TrainingModule(LightningModule):
             dist.all_gather_object(parts, self.answers)
         self.answers = []
         self.scores = joined(self.config, list(chain(*parts))).scores
-        if not isfinite(self.scores.loss):
-            raise self._diverged(self.scores.loss)
+        if not isfinite(loss := self.scores.loss):
+            raise SbmtError("a finite loss", f"{loss} at step {self.global_step}", "lower the learning rate")
 
     def on_validation_epoch_end(self) -> None:
         """Adds a row for dev and writes the table, and the weights if they are the best so far."""
         self.on_test_epoch_end()
-        self.rows.append({"step": self.global_step, "split": "dev"} | self.scores.row())
+        means = {name: value for name, value in asdict(self.scores).items() if isinstance(value, float)}
+        self.rows.append({"step": self.global_step, "split": "dev"} | means | self.scores.metrics)
         if self.folder is not None and self.trainer.is_global_zero:
             write_bytes(self.folder / "metrics.csv", metrics_csv(self.rows))
             if best_row(self.config, self.rows) is self.rows[-1]:
@@ -160,8 +143,7 @@ class TrainingModule(LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores generator and table; SbmtError if examples, tokeniser or starting weights have changed."""
         if changed := [name for name, value in self.origin.items() if checkpoint["origin"].get(name) != value]:
-            do = "restore what has changed, or remove the run's folder and train again"
-            raise SbmtError("a checkpoint of this run", f"one with other {', '.join(changed)}", do)
+            raise SbmtError("a checkpoint of this run", f"one with other {', '.join(changed)}", "restore the old ones")
         self.masks.set_state(checkpoint["masks"])
         self.rows, self.stretch = checkpoint["rows"], checkpoint["stretch"]
 
@@ -209,9 +191,39 @@ class WholeFiles(TorchCheckpointIO):
                 if (damaged := parts.testzip()) is not None:
                     raise ValueError(f"damage in {damaged}")
             checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            if not checkpoint["origin"].keys() or checkpoint["global_step"] <= 0:
-                raise ValueError("a run that has not begun")
+            if "origin" not in checkpoint:
+                raise ValueError("weights of another program")
             return checkpoint
         except Exception as error:  # of any kind, since the content may be anything
             got = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise SbmtError(f"a whole checkpoint {path}", got, "remove its folder and train again") from error
+
+
+def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> Trainer:
+    """Lightning's trainer on the devices ``where``; SbmtError if there are none, or if they cannot divide a batch."""
+    state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
+    if config.is_generated:  # otherwise after every evaluation on dev
+        state["every_n_train_steps"] = config.checkpoint_every
+    try:
+        trainer = Trainer(
+            **where,
+            precision=config.precision,
+            max_steps=config.steps,
+            accumulate_grad_batches=config.accumulate,
+            val_check_interval=config.checkpoint_every * config.accumulate,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            callbacks=[ModelCheckpoint(**state, save_on_train_epoch_end=False)],
+            plugins=[WholeFiles()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            inference_mode=False,
+        )
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
+        got = str(error).strip().splitlines()[0]
+        raise SbmtError("devices that this machine has", got, "choose other devices") from error
+    parts = config.accumulate * trainer.world_size
+    if config.batch_size % parts:
+        raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
+    return trainer

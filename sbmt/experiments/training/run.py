@@ -3,7 +3,8 @@
 import csv
 import hashlib
 import io
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,11 @@ POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
 """Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
-"""The folder of a trained run that is part of the package: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
-"""Likewise: fitted masks, on fresh values."""
+"""Trained runs in the package: SBM as published on repeated tokens, and fitted masks on fresh values."""
 TOKENIZER = "tokenizer.json"
-_SCORES: dict[str, Any] = {name: float for name in ("loss", "accuracy", "density", "expected_density")}
-_SCORES |= {"densities": list[list[float]], "metrics?": dict[str, float]}
-_DATA = {"vocab_size": int, "first_id": int, "n_documents": int, "class_names": list[str], "tokenizer?": str}
-_RESULT = {"config": dict, "test": _SCORES, "n_parameters": int, "seconds": float, "manifest": dict}
-_RESULT |= {"metrics_sha256": str, CHECKSUM: str, "data?": _DATA, "n_test?": int, "chance?": float}
-_RESULT |= {"interval?": tuple[float, float]}
-"""The form of ``result.json``; see :func:`~sbmt.experiments.files.check_form`."""
+_RESULT = {"config": dict, "test": dict, "n_parameters": int, "seconds": float, "manifest": dict}
+_RESULT |= {"metrics_sha256": str, CHECKSUM: str}  # of result.json, whose checksum verifies the rest
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,9 @@ class Step:
     auxiliary_loss: float | None = None  # where no block model learns by likelihood
 
 
+OnStep = Callable[[Step], None]
+
+
 @dataclass(frozen=True)
 class Scores:
     """Means over labels (an example has one, or one for each token that is judged), and densities over examples."""
@@ -54,13 +52,6 @@ class Scores:
     expected_density: float  # mean edge probability
     densities: list[list[float]]  # per layer and head
     metrics: dict[str, float] = field(default_factory=dict)  # F1 of several kinds on GLUE; ``perplexity``
-
-    def row(self) -> dict[str, float]:
-        """One flat row of a table: ``density_l0h1`` is that of head 1 of layer 0."""
-        values = asdict(self)
-        layers, metrics = values.pop("densities"), values.pop("metrics")
-        heads = {f"density_l{a}h{b}": x for a, heads in enumerate(layers) for b, x in enumerate(heads)}
-        return values | metrics | heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,31 +109,22 @@ class Run:
 
 def load_run(folder: Path | str) -> Run:
     """Reads what :meth:`Run.save` wrote; SbmtError if a file is missing, damaged, or does not fit the others."""
-    folder, do = Path(folder), "restore the file that was changed, or train again"
+    folder = Path(folder)
     config = read_config(folder)
     if not (folder / "result.json").exists():
-        again = "continue it with --resume" if (folder / STATE).exists() else "train again"
-        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", again)
+        raise SbmtError(f"a finished run in {folder}", "one that was interrupted", "continue it with --resume")
     about, table = read_json(folder / "result.json"), files.read_file(folder / "metrics.csv")
     check_form(about, _RESULT, str(folder / "result.json"))
-    data = about.get("data", {})
-    if not config.is_generated and not data:
-        raise SbmtError(f"the origin of the data in {folder / 'result.json'}", "none", do)
-    if type(config).from_dict(about["config"]) != config:
-        raise SbmtError(f"the same configuration in config.json and result.json of {folder}", "different ones", do)
-    if hashlib.sha256(table).hexdigest() != about["metrics_sha256"]:
-        raise SbmtError(f"the metrics of the run in {folder / 'metrics.csv'}", "a changed file", do)
-    test = Scores(**{field.name: about["test"].get(field.name, {}) for field in fields(Scores)})
-    seconds = float(about["seconds"])
-    about = {name: value for name, value in about.items() if name not in _RESULT}  # optional entries, named "…?" there
+    is_whole = hashlib.sha256(table).hexdigest() == about["metrics_sha256"]
+    if not is_whole or type(config).from_dict(about["config"]) != config:
+        raise SbmtError(f"files of one run in {folder}", "another config.json or metrics.csv", "restore the file")
+    test, seconds, data = Scores(**about["test"]), float(about["seconds"]), about.get("data", {})
+    about = {name: value for name, value in about.items() if name not in _RESULT}
     kinds = {"split": str, "step": int}
     cells = csv.DictReader(io.StringIO(table.decode(), newline=""))
-    rows = [{name: kinds.get(name, float)(x or "nan") for name, x in row.items()} for row in cells]
-    tensors = files.read_tensors(folder / "model.safetensors")
-    if config.least_weights > (n := sum(x.numel() for x in tensors.values())):  # before the network is built
-        raise SbmtError(f"at least {config.least_weights:,} weights in {folder}, as its settings say", f"{n:,}", do)
+    rows = [{name: kinds.get(name, float)(x) for name, x in row.items() if x} for row in cells]
     model = build_model(config, data)
-    files.load_weights(model, tensors, folder)
+    files.load_weights(model, files.read_tensors(folder / "model.safetensors"), folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if "tokenizer" in data else None
     if tokenizer and tokenizer.sha256 != data["tokenizer"]:
         raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
@@ -155,8 +137,7 @@ def read_config(folder: Path | str) -> TrainingConfig:
     if not folder.is_dir():
         raise SbmtError("the folder of a run", folder, "train one, see sbmt train --help")
     values = read_json(folder / "config.json")
-    if not isinstance(values, dict) or "task" not in values:
-        raise SbmtError(f"the name of a task in {folder / 'config.json'}", "none", "train again with this version")
+    check_form(values, {"task": str}, str(folder / "config.json"))
     return choose("task", values["task"], CONFIGS).from_dict(values)
 
 
@@ -167,10 +148,10 @@ def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, An
 
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as CSV, with a column for every key of any row; numbers have six digits, and NaN is left empty."""
-    table, columns = io.StringIO(), list(dict.fromkeys(name for row in rows for name in row)) or ["step"]
-    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
+    """Rows as CSV, with a column for every key of any row; numbers have six digits."""
+    table, columns = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(table, list(columns), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+        writer.writerow({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in row.items()})
     return table.getvalue().encode()

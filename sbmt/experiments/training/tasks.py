@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, fields, replace
-from math import ceil, exp, log
+from math import ceil, exp
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from sbmt.attention.dispatch import check_dropout
-from sbmt.errors import SbmtError
+from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.batches import Encoding
 from sbmt.experiments.data.corpus import Blocks, blocks_of, make_masked_batch, next_tokens
 from sbmt.experiments.data.glue import GLUE, encode_split
@@ -27,10 +27,7 @@ from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, Seq
 
 @dataclass(frozen=True)
 class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_heads=2, n_layers=2, embedding_std=0.02):
-    """A run on prepared examples: AdamW with a learning rate that rises and then falls linearly.
-
-    A task defines ``make_model`` and ``open_data``.
-    """
+    """A run on prepared examples: AdamW with a learning rate that rises and then falls linearly."""
 
     data: str = option("", "name of the prepared examples; the task's own if left out")
     length: int = option(2048, "tokens kept of a document; pixels of an image")
@@ -82,13 +79,10 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
 
         labels = data.splits[name].labels[: self.test_examples]
         n, right = len(labels), round(test.accuracy * len(labels))
-        interval = binomtest(right, n).proportion_ci(0.95, "wilson")
+        bounds = [round(float(x), 4) for x in binomtest(right, n).proportion_ci(0.95, "wilson")]
         commonest = int(np.bincount(data.splits["train"].labels).argmax())
-        bounds = [round(float(interval.low), 4), round(float(interval.high), 4)]
         return {"n_test": n, "interval": bounds, "chance": float((labels == commonest).mean())}
 
-
-# --- Long Range Arena ------------------------------------------------------------------------------------------------
 
 TASK_TITLES = {
     "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",
@@ -153,17 +147,13 @@ _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmar
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
 """Settings that train in minutes on one CPU core: shorter documents, smaller images, fewer steps, no dropout."""
 
-# --- language --------------------------------------------------------------------------------------------------------
-
 GLUE_TASKS = tuple(GLUE)
 MLM = "mlm"
 _HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
 _DO = "leave out the options that change the network, or pre-train with them"
 _COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
-EPOCHS = 5
-"""Passes of fine-tuning over the examples in the paper's Table 7."""
-REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}
-"""Passes of the reduced runs, which train on all of SST-2 and on subsets of the other tasks."""
+EPOCHS = 5  # passes of fine-tuning over the examples in the paper's Table 7
+REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}  # over all of SST-2 and subsets of the others
 _TABLE_7_LANGUAGE: dict[str, Any] = {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "n_layers": 4}
 _TABLE_7_LANGUAGE |= {"weight_decay": 0.01, "option_defaults": (("window", 64),)}
 
@@ -175,11 +165,14 @@ class LanguageConfig(PreparedConfig, **_TABLE_7_LANGUAGE):
     length: int = option(512, "tokens of a sequence, start and end included")
 
 
-@dataclass(frozen=True)
-class CorpusConfig(LanguageConfig, data="corpus"):
-    """A run on the blocks of a prepared corpus; a task defines the ``head`` of its model and ``feed``."""
+_TABLE_7_MLM = dict(batch_size=256, steps=250_000, warmup_steps=2500, eval_every=5000, learning_rate=1e-4)
 
-    head: ClassVar[type[MaskedLM | CausalLM]]
+
+@dataclass(frozen=True)
+class MlmConfig(LanguageConfig, tasks=(MLM,), data="corpus", **_TABLE_7_MLM):
+    """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
+
+    head: ClassVar[type[MaskedLM | CausalLM]] = MaskedLM
     best_by: ClassVar = "loss"
     data_task = MLM
 
@@ -188,8 +181,9 @@ class CorpusConfig(LanguageConfig, data="corpus"):
         return self.head(self.make_encoder(info["vocab_size"]))
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """Batches of blocks and the tokens to predict."""
-        raise NotImplementedError
+        """The batch's number determines which tokens are hidden; evaluations always hide the same ones."""
+        seed = self.seed if is_training else _HIDDEN
+        return Feed(len(blocks), lambda i, part, number: make_masked_batch(blocks, i, part, tokenizer, (seed, number)))
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
         """Blocks of the corpus."""
@@ -200,7 +194,7 @@ class CorpusConfig(LanguageConfig, data="corpus"):
         data = self.data_of(prepared, feeds, tokenizer=tokenizer.sha256)
         return replace(data, blocks=blocks, tokenizer=tokenizer)
 
-    def metrics_of(self, loss: float) -> dict[str, float]:
+    def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
         """Perplexity, e to the loss."""
         return {"perplexity": exp(min(loss, 700.0))}  # finite, as JSON requires
 
@@ -215,23 +209,6 @@ class CorpusConfig(LanguageConfig, data="corpus"):
         return {"n_test": n_test, "frequencies": alone}
 
 
-@dataclass(frozen=True)
-class MlmConfig(
-    CorpusConfig, tasks=(MLM,), batch_size=256, steps=250_000, warmup_steps=2500, eval_every=5000, learning_rate=1e-4
-):
-    """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
-
-    head: ClassVar = MaskedLM
-
-    def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """The batch's number determines which tokens are hidden; evaluations always hide the same ones."""
-        seed = self.seed if is_training else _HIDDEN
-        return Feed(
-            len(blocks),
-            lambda examples, part, number: make_masked_batch(blocks, examples, part, tokenizer, (seed, number)),
-        )
-
-
 _CPU: dict[str, Any] = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2, "embedding_std": 0.1}
 _CPU |= {"data": "corpus-reduced", "dropout": 0.0, "attention_dropout": 0.0, "eval_every": 500}
 _CPU_LANGUAGE = _CPU | {"length": 256, "batch_size": 32, "steps": 2000, "warmup_steps": 100, "learning_rate": 1e-3}
@@ -239,8 +216,8 @@ _CPU_MLM = _CPU | {"length": 128, "batch_size": 16, "steps": 3000, "warmup_steps
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(CorpusConfig, tasks=("language",), **CAUSAL, **_CPU_LANGUAGE):
-    """A run of a causal language model on a prepared corpus; by default one for a CPU and a few megabytes of text."""
+class LanguageModelConfig(MlmConfig, tasks=("language",), **CAUSAL, **_CPU_LANGUAGE):
+    """Predict every next token of a corpus; by default with a network for a CPU and a few megabytes of text."""
 
     convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
     head: ClassVar = CausalLM
@@ -249,28 +226,19 @@ class LanguageModelConfig(CorpusConfig, tasks=("language",), **CAUSAL, **_CPU_LA
         """Blocks in which each token but the first is predicted from those before it."""
         return Feed(len(blocks), lambda examples, part, number: next_tokens(blocks, examples, part))
 
-    def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """Bits per byte of the test text, and the scores of token frequencies alone."""
-        found = super().baselines(data, name, test)
-        assert data.tokenizer is not None  # of a corpus
-        blocks, n_blocks = data.blocks[name], found["n_test"]
-        tokens = blocks.symbols[: n_blocks * (blocks.length - 2)].tolist()
-        n_bits = test.loss / log(2) * (len(tokens) + n_blocks)  # each block's end is predicted too
-        return {"bits_per_byte": n_bits / len(data.tokenizer.decode(tokens).encode())} | found
-
 
 @dataclass(frozen=True)
 class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=3e-5):
     """A run of fine-tuning, from a pre-training run or from new random weights."""
 
-    pretrained: str = option("", "folder of the pre-training run to start from; new random weights if left out")
+    pretrained: str = ""  # folder of the pre-training run to start from, if any
     tokenizer: str = option("", "a tokenizer.json, if there is no pre-training run to take it from")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.pretrained) == bool(self.tokenizer):
-            do = "name a run of sbmt train mlm with --from, or a tokenizer.json with --tokenizer"
-            raise SbmtError("either a pre-training run or a tokeniser", "both" if self.pretrained else "neither", do)
+            got = "both" if self.pretrained else "neither"
+            raise SbmtError("either a pre-training run or a tokeniser", got, "use --from or --tokenizer")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """A classifier of sentences and pairs of them."""
@@ -294,12 +262,10 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}}
 
     def _open_pretrained(self) -> Run:
-        """The pre-training run; SbmtError if it has fewer weights than the settings, before the network is built."""
+        """The pre-training run."""
         run = load_run(self.pretrained)
         if run.config.task != MLM:
             raise SbmtError("the folder of a pre-training run", self.pretrained, "train one with: sbmt train mlm")
-        if self.least_weights > run.config.least_weights:
-            raise SbmtError(f"the network of the run in {self.pretrained}", "a larger one", _DO)
         return run
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
@@ -308,17 +274,16 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         if tokenizer is None:
             tokenizer = self._open_pretrained().tokenizer if self.pretrained else Tokenizer.load(Path(self.tokenizer))
         assert tokenizer is not None  # every run on text has one
-        encoded = {name: encode_split(split, tokenizer, self.length) for name, split in prepared.splits.items()}
-        feeds = {name: self.feed(tokenizer, split) for name, (split, _) in encoded.items()}
-        info: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1}
-        info |= {"n_cut": {name: n_cut for name, (_, n_cut) in encoded.items()}, "tokenizer": tokenizer.sha256}
+        encoded = {name: encode_split(split, tokenizer, self.length)[0] for name, split in prepared.splits.items()}
+        feeds = {name: self.feed(tokenizer, split) for name, split in encoded.items()}
+        info = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1, "tokenizer": tokenizer.sha256}
         return replace(self.data_of(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
         """Encoded examples, with those of similar length in one batch."""
         return example_feed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
-    def f1_of(self, predictions: Tensor, labels: Tensor) -> dict[str, float]:
+    def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
         """F1 of several kinds."""
         from sbmt.experiments.training.f1 import glue_f1
 
@@ -332,19 +297,24 @@ ANEW = {
 """Fields that fine-tuning does not take over from pre-training."""
 
 
-def fine_tuning(task: str, pretrained: str, config: TrainingConfig, **settings: Any) -> GlueConfig:
-    """The paper's fine-tuning settings, except for those given, and the network of a pre-training configuration."""
-    network = {f.name: getattr(config, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
-    return GlueConfig(**network | {"task": task, "pretrained": pretrained} | settings)
+def fine_tuning(
+    task: str, pretrained: str, start: TrainingConfig, epochs: int | None = None, is_reduced: bool = False, **more: Any
+) -> GlueConfig:
+    """The network of a pre-training configuration, with the paper's fine-tuning settings except for those given.
 
-
-def epochs_of(config: GlueConfig, n_train: int, epochs: int | None = None, *, is_reduced: bool = False) -> GlueConfig:
-    """Sets the steps for some passes: a twentieth is warm-up, and dev is evaluated after each, as in the paper."""
+    A twentieth of the steps is warm-up, and dev is evaluated after each pass, as in the paper. Reduced networks take
+    fewer passes, a larger rate, and a subset of the examples if one is prepared.
+    """
+    more = {name: value for name, value in more.items() if value is not None}
+    if is_reduced:
+        data = f"{task}-subset" if (prepared_folder() / f"{task}-subset").is_dir() else task
+        more = {"data": data, "learning_rate": 5e-4, "dropout": 0.1} | more
+    network = {f.name: getattr(start, f.name) for f in fields(TrainingConfig) if f.name not in ANEW}
+    config = GlueConfig(**network | {"task": task, "pretrained": pretrained} | more)
     if epochs is None:
-        epochs = REDUCED_EPOCHS[config.task] if is_reduced else EPOCHS
-    if epochs < 1:
-        raise SbmtError("epochs ≥ 1", epochs, "train for one pass at least")
-    steps = ceil(n_train / config.batch_size)
+        epochs = REDUCED_EPOCHS[task] if is_reduced else EPOCHS
+    check_sizes(epochs=epochs)
+    steps = ceil(len(config.open_prepared().splits["train"]) / config.batch_size)
     return replace(config, steps=epochs * steps, warmup_steps=epochs * steps // 20, eval_every=steps)
 
 
@@ -352,10 +322,3 @@ PAPER_MLM = MlmConfig()
 _SMALL_OPTIONS = ("window", 16), ("n_clusters", 32), ("n_features", 32), ("n_landmarks", 32), ("n_projected", 32)
 REDUCED_MLM = MlmConfig(**_CPU_MLM, dev_examples=400, test_examples=400, option_defaults=_SMALL_OPTIONS)
 """Settings that train in minutes on one CPU core. The window is an eighth of the length, as in the paper."""
-
-
-def reduced_settings(task: str) -> dict[str, Any]:
-    """Settings of fine-tuning a reduced network that differ: a subset if one is prepared, and a larger rate."""
-    subset = f"{task}-subset"
-    data = subset if (prepared_folder() / subset).is_dir() else task
-    return {"data": data, "learning_rate": 5e-4, "dropout": 0.1}

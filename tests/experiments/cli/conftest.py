@@ -4,6 +4,7 @@ import sys
 from functools import partial
 
 import pytest
+import torch
 
 from sbmt.experiments.cli import main
 
@@ -24,7 +25,8 @@ def run(monkeypatch, capsys, tmp_path):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
-    return partial(call_main, monkeypatch, capsys)
+    yield partial(call_main, monkeypatch, capsys)
+    torch.set_flush_denormal(False)  # sbmt sparsify sets it
 
 
 @pytest.fixture

@@ -5,17 +5,13 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 
-from sbmt.experiments.cli import runs
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, Trial
 from sbmt.experiments.training import RepeatedTokensConfig
-from sbmt.experiments.training.run import SHIPPED, load_run
-from sbmt.experiments.training.tasks import GlueConfig
 from tests.experiments.benchmarks.tiny import use_tiny_grids
 
 TINY = ["--length", "8", "--batch-size", "4", "--steps", "3", "--test-sequences", "8"]
@@ -38,25 +34,22 @@ def test_train_evaluate_inspect_round_trip(succeed, refused, tmp_path):
     assert (tmp_path / "seen.png").read_bytes().startswith(PNG)
 
 
-def test_recall_is_evaluated_with_more_distractors(succeed, refused):
+def test_recall_is_trained_and_evaluated(succeed, refused):
     words = "--n-pairs 2 --n-queries 2 --n-distractors 4 --n-clusters 4 --batch-size 4 --steps 2 --test-sequences 8"
     assert "accuracy" in succeed("train", "recall", *words.split(), "--permutation", "--output", "r")
-    evaluate = "evaluate", "r", "--sequences", "8"
-    assert succeed(*evaluate) != succeed(*evaluate, "--distractors", "900")
-    refused("evaluate r --distractors -1", "n_distractors ≥ 1")
+    assert "accuracy" in succeed("evaluate", "r", "--sequences", "8")
     refused("inspect r", "use sbmt evaluate")
 
 
 def test_sample_pictures_the_three_cases(succeed, tmp_path):
-    out = succeed("sample", "--n-tokens", "12")
-    assert all(case in out for case in ("collapsed", "separated", "distant"))
+    succeed("sample", "--n-tokens", "12")
     assert (tmp_path / "sample.png").read_bytes().startswith(PNG)
 
 
 def test_demo_compares_and_draws(succeed, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["sbmt.experiments.cli.study"], "LONGER", 128)  # tokens, to save time
     out = succeed("demo", "--steps", "3", "--workers", "1", "--output", "a\x1b d")
-    assert "full attention" in out and "\x1b" not in out and "Next: sbmt inspect 'a\\x1b d/fitted-seed0'" in out
+    assert "full attention" in out and "\x1b" not in out and "Runs and numbers: a\\x1b d" in out
     assert (tmp_path / "a\x1b d" / "demo.png").exists()
     result = json.loads((tmp_path / "a\x1b d" / "result.json").read_text())
     assert set(result["medians"]) == {"full", "sbm", "fitted", "random-equal"}
@@ -108,11 +101,19 @@ def test_cost_prints_and_writes_what_is_asked_for(succeed, tmp_path):
     assert set(found["operations"]) == {"full", "sbm"} and found["manifest"]["sbmt"]
 
 
-def test_whoever_stops_reading_is_no_mistake(tmp_path):
-    command = f"{sys.executable} -m sbmt cost | head -1; exit ${{PIPESTATUS[0]}}"
-    environment = os.environ | {"MPLBACKEND": "foo"}
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize(
+    ("command", "environment", "expected"),
+    [
+        ("cost", {"MPLBACKEND": "foo"}, (0, "")),
+        ("train repeated-tokens", {"RANK": "abc"}, (2, "sbmt: RANK, LOCAL_RANK")),
+    ],
+)
+def test_whoever_stops_reading_is_no_mistake_but_a_rank_in_letters_is(tmp_path, command, environment, expected):
+    line = f"{sys.executable} -m sbmt {command} | head -1; exit ${{PIPESTATUS[0]}}"
+    environment = os.environ | environment
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == expected[0] and done.stderr.count("\n") == (expected[0] != 0)
+    assert done.stderr.startswith(expected[1])
 
 
 @pytest.mark.bad_input
@@ -143,11 +144,6 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
 )
 def test_mistakes_take_one_line(refused, command, words):
     refused(command, words)
-
-
-def test_control_characters_of_settings_are_escaped(capsys):
-    runs._print_run("x", replace(load_run(SHIPPED), config=GlueConfig(pretrained="a\x1b[2J")))
-    assert "a\\x1b[2J" in (out := capsys.readouterr().out) and "\x1b" not in out
 
 
 def test_control_characters_of_file_names_are_escaped(succeed, tmp_path):

@@ -1,7 +1,5 @@
 """``sbmt inspect`` on small runs on prepared examples."""
 
-import re
-
 import pytest
 
 from sbmt.experiments.training.fit import fit
@@ -14,12 +12,10 @@ def make(run, caches, tiny, tiny_glue, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["listops", "sst2"])
-def test_a_run_is_shown_with_its_settings(succeed, make, tmp_path, task):
+def test_a_run_is_shown(succeed, make, tmp_path, task):
     make(task)
     out = succeed("inspect", "r", "--examples", 12, "--seed", 5, "--query", 0, "--output", "seen.png")
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
-    settings = out.partition("Test, ")[0]
-    assert re.search(rf"task +│ +{task} ", settings) and "weight_decay" not in settings  # the default
     assert "95 % interval" in out
 
 
@@ -28,5 +24,5 @@ def test_options_that_do_not_apply_are_refused(refused, make, pretrained, tmp_pa
     make("image")
     refused("inspect r --query 3", "--query only for a run on texts")
     refused("inspect r --examples 1", "at least 2 examples")
-    refused(["inspect", str(pretrained())], "one on mlm: fine-tune it")
+    refused(["inspect", str(pretrained())], "one on mlm: use sbmt evaluate")
     assert not list(tmp_path.glob("*.png"))

@@ -115,7 +115,7 @@ def test_command(succeed, refused, encoder, text, tmp_path):
     model = load_sparsified(transformers.BertModel, tmp_path / "sparse").eval()
     assert model.config.sbmt["edges_per_query"] == 4
     assert embed(model, tokenize(load_encoder(encoder)[1], ["word1 word2"], 20)).shape == (1, 32)
-    refused(words, "new or empty folder")
+    refused(words, "sparse to be absent, empty")
 
 
 @pytest.mark.bad_input

@@ -57,7 +57,7 @@ def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings,
         documents = inspection.see(example)
         assert len(documents) == len(dense)
         densities = torch.stack([document.densities for document in documents]).mean(0)
-        torch.testing.assert_close(densities, inspection.per_example.densities[example])
+        torch.testing.assert_close(densities, inspection.per_example.example_densities[example])
         for document, mask, real in zip(documents, dense, is_real, strict=True):
             n, n_real = len(document.tokens), real.sum().clamp(min=1)
             assert not mask[..., n:].any() and (task == "image" or real[n - 1] or not real.any())

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from math import log
 
 import numpy as np
 import pytest
@@ -39,15 +38,7 @@ def test_every_token_but_the_first_is_asked_for(language):
 @pytest.mark.parametrize("options", [{"attention": "full"}, {"attention": "linear"}, {"preset": "fitted"}])
 def test_a_language_model_is_trained_and_loaded(language, tmp_path, options):
     run = fit(language_model(**options), tmp_path / "run")
-    again = load_run(tmp_path / "run")
-    assert again.test == run.test
-    data = run.config.open_data()
-    text = data.tokenizer.decode(data.blocks["test"].symbols.tolist())
-    n_predicted = sum(
-        len(data.feeds["test"].batch(np.array([i]), slice(0, 1), 0).labels) for i in range(run.about["n_test"])
-    )
-    expected = run.test.loss * n_predicted / log(2) / len(text.encode())
-    assert run.about["bits_per_byte"] == pytest.approx(expected, rel=1e-4)
+    assert load_run(tmp_path / "run").test == run.test
 
 
 def test_a_network_learns_to_answer_a_query():

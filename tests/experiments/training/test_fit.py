@@ -112,7 +112,8 @@ def test_a_run_says_nothing_of_its_own(tmp_path, tiny, capfd):
 @pytest.mark.parametrize(("attention", "eval_every"), [("sbm", 1), ("full", 2)])
 def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eval_every):
     """Wherever it shows first: in a block model or in the loss, on dev or in training."""
-    with pytest.raises(SbmtError, match=rf"a finite loss, got nan at step {eval_every}"):
+    words = "query_membership .* without NaN" if attention == "sbm" else f"a finite loss, got nan at step {eval_every}"
+    with pytest.raises(SbmtError, match=words):
         fit(tiny(learning_rate=1e30, attention=attention, eval_every=eval_every), tmp_path / "run")
 
 
@@ -150,7 +151,6 @@ def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tin
         ({}, {"devices": 0}, "devices"),
         ({}, {"devices": 10_000, "accelerator": "gpu"}, "devices"),
         ({}, {"accelerator": "tpu"}, "devices that this machine has"),
-        ({"precision": "16-mixed"}, {"accelerator": "cpu"}, "precision"),
         ({"batch_size": 9}, {"devices": 2, "accelerator": "cpu"}, "divisible by 2"),
     ],
 )

@@ -52,7 +52,7 @@ def test_the_loss_is_cross_entropy_plus_lambda_times_the_density(make, kind):
     torch.testing.assert_close(list(both), [a + 0.5 * b for a, b in zip(first, second, strict=True)])
     assert any(gradient.any() for gradient in second)
     assert module.latest["loss"] == errors  # what is reported is the task's loss alone
-    torch.testing.assert_close(module.latest["densities"].mean(), density_penalty(module(batch).attention).detach())
+    torch.testing.assert_close(module.latest["density"], density_penalty(module(batch).attention).detach())
 
 
 @pytest.mark.parametrize("attention", ["sbm", "full", "reformer"])

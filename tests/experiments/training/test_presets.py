@@ -16,7 +16,6 @@ from sbmt.experiments.training.tasks import (
     PAPER_MLM,
     REDUCED_MLM,
     GlueConfig,
-    epochs_of,
     fine_tuning,
 )
 
@@ -56,23 +55,22 @@ def test_presets_are_the_papers_table_7():
     assert SBMAttention(8, 1).n_clusters == 128
 
 
+@pytest.mark.usefixtures("language")
 def test_fine_tuning_takes_the_network_and_nothing_else():
     network = dict(length=40, d_model=24, d_hidden=20, n_heads=3, n_layers=5, has_tied_start=True, positions="rotary")
     own = dict(steps=7777, batch_size=6, learning_rate=0.7, seed=5, density_weight=0.1, precision="bf16-mixed")
-    config = fine_tuning("qnli", "run", PAPER_MLM.override(**network, **own, n_clusters=7))
-    plain = GlueConfig(task="qnli", pretrained="run")
+    config = fine_tuning("sst2", "run", PAPER_MLM.override(**network, **own, n_clusters=7))
+    plain = GlueConfig(task="sst2", pretrained="run", steps=5 * 2, warmup_steps=0)
     assert some(config, network) == network and config.options.n_clusters == 7
-    assert some(config, own) == some(plain, own) and (config.task, config.pretrained) == ("qnli", "run")
+    assert some(config, own) == some(plain, own) and (config.task, config.pretrained) == ("sst2", "run")
     assert {f.name for f in fields(TrainingConfig)} == {*ANEW, *network, "attention", "options", "option_defaults"}
 
 
-@pytest.mark.parametrize(
-    ("n_train", "batch_size", "epochs", "expected"),
-    [(67349, 32, 5, (10525, 526, 2105)), (7, 4, 1, (2, 0, 2)), (1, 32, 5, (5, 0, 1))],  # SST-2: 2,104.7 steps a pass
-)
-def test_epochs_become_steps(n_train, batch_size, epochs, expected):
-    config = epochs_of(GlueConfig(tokenizer="t", batch_size=batch_size), n_train, epochs)
-    assert (config.steps, config.warmup_steps, config.eval_every) == expected
+@pytest.mark.usefixtures("language")
+@pytest.mark.parametrize(("batch_size", "epochs", "expected"), [(5, 5, (40, 2, 8)), (32, 1, (2, 0, 2))])
+def test_epochs_become_steps(batch_size, epochs, expected):
+    config = fine_tuning("sst2", "run", PAPER_MLM, epochs, batch_size=batch_size)
+    assert (config.steps, config.warmup_steps, config.eval_every) == expected  # of 36 examples
 
 
 def test_encodings_follow_task_and_quirks(tiny):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.files import read_json, read_tensors, write_json, write_tensors
-from sbmt.experiments.training import RepeatedTokensConfig, evaluate, fit, load_run, run
+from sbmt.experiments.files import read_tensors, write_json, write_tensors
+from sbmt.experiments.training import RepeatedTokensConfig, fit, load_run, run
 from tests.experiments.training.runs import Stopped, stop_after
 
 pytestmark = pytest.mark.bad_input
@@ -19,18 +19,6 @@ def files_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def edit(path, **changes):
-    """Changes entries of a JSON file, ``a__b`` inside ``a``, and its checksum."""
-    content = read_json(path)
-    for name, value in changes.items():
-        *outer, last = name.split("__")
-        place = content
-        for part in outer:
-            place = place[part]
-        place[last] = value
-    write_json(path, content, has_checksum="checksum" in content)
-
-
 @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
 def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
     """Whatever a cluster has left in the environment: a finished run is refused as ever."""
@@ -40,10 +28,6 @@ def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
     with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(TINY, tmp_path / "run")
     assert files_of(tmp_path / "run") == before
-    for value in ("abc", "", "-1", "9" * 5000):
-        monkeypatch.setenv(name, value)
-        with pytest.raises(SbmtError, match=f"{name} in the environment must be a number"):
-            fit(TINY, tmp_path / "new")
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
@@ -65,9 +49,9 @@ def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("language")
-@pytest.mark.parametrize("what", ["weights", "tokenizer"])
+@pytest.mark.parametrize("what", ["pretrained", "tokenizer"])
 def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny_mlm, language, what):
-    if what == "weights":
+    if what == "pretrained":
         fit(tiny_mlm(), tmp_path / "mlm")
         config, other = tiny_glue(pretrained=str(tmp_path / "mlm")), tmp_path / "mlm" / "model.safetensors"
     else:
@@ -76,7 +60,7 @@ def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny
         config = tiny_glue(tokenizer=str(other))
     with pytest.raises(Stopped):
         fit(config, tmp_path / "run", on_step=stop_after(3))
-    if what == "weights":
+    if what == "pretrained":
         write_tensors(other, {name: x + 0.1 for name, x in read_tensors(other).items()})
     else:
         content = json.loads(other.read_text())
@@ -101,47 +85,6 @@ def finished(tmp_path):
     return tmp_path / "run"
 
 
-def test_a_network_that_its_weights_cannot_fill_is_not_built(finished):
-    edit(finished / "config.json", n_layers=2**31 - 1)
-    edit(finished / "result.json", config__n_layers=2**31 - 1)
-    with pytest.raises(SbmtError, match="weights in"):
-        load_run(finished)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("test__loss", "text", "loss of test of .*result.json to be of type float, got 'text'"),
-        ("test__accuracy", 10**400, "to be of type float"),
-        ("test__densities", [[None]], "densities of test"),
-        ("test", None, "test of .* to be of type entries"),
-        ("seconds", [], "seconds of"),
-        ("interval", [0.5], "interval of"),
-        ("data", [], "data of"),
-        ("data", {}, "vocab_size of data of"),
-    ],
-)
-def test_a_result_of_another_form_is_told(finished, name, value, words):
-    edit(finished / "result.json", **{name: value})
-    with pytest.raises(SbmtError, match=words):
-        load_run(finished)
-
-
-@pytest.mark.usefixtures("language")
-@pytest.mark.parametrize(
-    ("name", "words"), [("n_layers", "the network of the run in"), ("data", "the origin of the data")]
-)
-def test_a_pre_training_run_that_was_edited_is_told(tmp_path, tiny_mlm, tiny_glue, name, words):
-    fit(tiny_mlm(), tmp_path / "mlm")
-    if name == "data":
-        content = read_json(tmp_path / "mlm" / "result.json")
-        del content["data"]
-        write_json(tmp_path / "mlm" / "result.json", content, has_checksum=True)
-    changes = {"n_layers": 2**31 - 1} if name == "n_layers" else {}
-    with pytest.raises(SbmtError, match=words):
-        fit(tiny_glue(pretrained=str(tmp_path / "mlm"), **changes))
-
-
 def test_a_network_that_no_memory_holds_is_not_built():
     with pytest.raises(SbmtError, match="a network of less than 68,719,476,736 bytes"):
         fit(TINY.override(n_layers=2**31 - 1))
@@ -159,11 +102,3 @@ def test_weights_of_another_type_and_no_numbers_are_told(finished, change, words
     write_tensors(finished / "model.safetensors", {name: change(x) for name, x in tensors.items()})
     with pytest.raises(SbmtError, match=words):
         load_run(finished)
-
-
-def test_weights_so_large_that_logits_are_no_numbers_are_told(tmp_path):
-    run = fit(TINY.override(attention="full"), tmp_path)
-    tensors = {name: torch.full_like(x, 3e38) for name, x in run.model.state_dict().items()}
-    write_tensors(tmp_path / "model.safetensors", tensors)
-    with pytest.raises(SbmtError, match="finite logits"):
-        evaluate(load_run(tmp_path), 8)

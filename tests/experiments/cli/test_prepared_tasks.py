@@ -1,4 +1,4 @@
-"""``sbmt train``, ``glue``, ``evaluate`` and ``predict`` on small prepared examples."""
+"""``sbmt train``, ``glue``, ``evaluate``, ``predict`` and ``inspect`` on small prepared examples."""
 
 import json
 import shutil
@@ -14,6 +14,7 @@ from sbmt.experiments.training import fit
 from sbmt.experiments.training.tasks import REDUCED, MlmConfig
 from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
+from tests.experiments.training.runs import stop_after
 from tests.experiments.training.tiny_language import N_TEST, N_TRAIN, NETWORK, TRAINING, write_corpus, write_glue
 
 SMALL = "--batch-size 8 --steps 4 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --embedding-std 0.3".split()
@@ -54,7 +55,6 @@ def test_train_and_evaluate_a_long_range_task(succeed, refused, tmp_path):
     assert "Test, 13 examples: accuracy" in out and "95 % interval" in out and "chance" in out
     result = json.loads((tmp_path / "r" / "result.json").read_text())
     assert f"accuracy {result['test']['accuracy']:.4f}" in out
-    assert result["config"]["task"] == "listops" and result["config"]["length"] == 20
     assert "Test, 13 examples: accuracy" in succeed("evaluate", "r", "--n-samples", "2")
     assert "Test, 5 examples" in succeed("evaluate", "r", "--sequences", "5")
     refused("evaluate r --sequences 0", "got")
@@ -64,20 +64,11 @@ def test_train_and_evaluate_a_long_range_task(succeed, refused, tmp_path):
 
 @pytest.mark.usefixtures("toys")
 def test_an_interrupted_run_says_how_to_go_on(run, succeed, tmp_path, monkeypatch):
-    def interrupted(number, *words):
-        def numbers_of(step):
-            if step.number == number:
-                raise KeyboardInterrupt
-            return ""
-
+    for number, is_kept in ((1, False), (3, True)):  # before and after the first checkpoint
         with monkeypatch.context() as patch:
-            patch.setattr(train, "numbers_of", numbers_of)
-            code, out, _ = run(*LISTOPS, *words)
-        assert code == 130
-        return out
-
-    assert "--resume" not in interrupted(1)  # before the first checkpoint
-    assert "continue with --resume" in interrupted(3, "--resume")
+            patch.setattr(train, "numbers_of", lambda step, n=number: stop_after(n, KeyboardInterrupt)(step) or "")
+            code, out, _ = run(*LISTOPS, "--resume" if is_kept else "--seed=0")
+        assert code == 130 and ("continue with --resume" in out) == is_kept
     assert "Run: r" in succeed(*LISTOPS, "--resume")
     assert not (tmp_path / "r" / "state.ckpt").exists()
 
@@ -152,3 +143,26 @@ def test_glue_prints_a_table_for_each_study(succeed, tmp_path, monkeypatch):
 def test_mistakes_take_one_line(refused, tmp_path, command, words):
     refused(command, words)
     assert not [path for path in tmp_path.glob("runs/**/*") if path.is_file()]
+
+
+@pytest.fixture
+def make(run, caches, tiny, tiny_glue, tmp_path):
+    """Trains a run in the folder ``r``."""
+    return lambda task: fit((tiny_glue if task == "sst2" else tiny)(task), tmp_path / "r")
+
+
+@pytest.mark.parametrize("task", ["listops", "sst2"])
+def test_a_run_is_shown(succeed, make, tmp_path, task):
+    make(task)
+    out = succeed("inspect", "r", "--examples", 12, "--seed", 5, "--query", 0, "--output", "seen.png")
+    assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
+    assert "95 % interval" in out
+
+
+@pytest.mark.bad_input
+def test_options_that_do_not_apply_are_refused(refused, make, pretrained, tmp_path):
+    make("image")
+    refused("inspect r --query 3", "--query only for a run on texts")
+    refused("inspect r --examples 1", "at least 2 examples")
+    refused(["inspect", str(pretrained())], "one on mlm: use sbmt evaluate")
+    assert not list(tmp_path.glob("*.png"))

@@ -15,11 +15,12 @@ def trained(succeed):
     succeed("train", "repeated-tokens", *words.split())
 
 
-def test_sparsify_evaluate_inspect(succeed, tmp_path):
+def test_sparsify_evaluate_inspect(succeed, refused, tmp_path):
     out = succeed(*SMALL)
     assert "Full attention: accuracy" in out and "window and both ends" in out and "oracle" in out
     found = json.loads((tmp_path / "full-fitted" / "masks.json").read_text())
     assert found["kinds"][0]["kind"] == "fitted" and found["n_examples"] == 8
+    refused(SMALL, "a new or empty folder")
     succeed("evaluate", "full-fitted", "--sequences", "8")
     succeed("inspect", "full-fitted")
 
@@ -33,7 +34,6 @@ def test_an_interrupted_command_begins_anew(run, succeed, refused, tmp_path, mon
         assert run(*SMALL)[0] != 0
     assert not (tmp_path / "full-fitted").exists()
     assert "oracle" in succeed(*SMALL)
-    refused(SMALL, "a new or empty folder")
 
 
 @pytest.mark.bad_input

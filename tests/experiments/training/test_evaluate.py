@@ -57,6 +57,10 @@ def test_numbers_are_those_of_single_examples(train, task):
             drawn = [output.attention[layer].density[d] for output in outputs for d in documents]
             torch.testing.assert_close(found.example_densities[i, layer], torch.stack(drawn).mean(0))
     assert found.n_examples == 13
+    torch.testing.assert_close(torch.tensor(found.densities), found.example_densities.mean(0))
+    rates = [output.attention[layer].expected_density.mean() for output in outputs for layer in range(2)]
+    assert found.expected_density == pytest.approx(float(sum(rates)) / 4, rel=1e-5)
+    assert found.density == pytest.approx(float(found.example_densities.mean()), rel=1e-5)
     assert found.accuracy == np.mean(found.predicted.numpy() == found.labels.numpy())
     assert found.loss == pytest.approx(found.losses.mean().item())
 

@@ -4,15 +4,18 @@ import signal
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 from sbmt import SbmtError
+from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig
 from sbmt.experiments.training import fit as fit_run
 from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
+from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
 
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
@@ -85,8 +88,6 @@ def test_a_batch_in_parts_is_the_batch(tmp_path, tiny):
         torch.testing.assert_close(parts.model.state_dict()[name], weight, rtol=1e-4, atol=1e-5)
     losses = [[row["loss"] for row in run.rows if row["split"] == "train"] for run in (joint, parts)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    other = fit(tiny(**settings, seed=1), tmp_path / "other")
-    assert losses[0] != pytest.approx([row["loss"] for row in other.rows if row["split"] == "train"], rel=1e-2)
 
 
 @pytest.mark.parametrize(("name", "worst", "best"), [("accuracy", 0.25, 0.75), ("loss", 5.0, 3.0)])
@@ -158,3 +159,46 @@ def test_what_cannot_begin_leaves_no_folder(tmp_path, tiny, changes, where, word
     with pytest.raises(SbmtError, match=words):
         fit(tiny(**changes), tmp_path / "run", **where)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toy_cache):
+    run = fit(tiny(steps=2, dev_examples=3, test_examples=9), tmp_path / "run")
+    prepared = open_prepared(toy_cache / "toy-listops")
+    labels = np.array(prepared.splits["test"].labels[:9])
+    commonest = int(prepared.splits["train"].labels.mean() > 0.5)
+    assert run.about["n_test"] == 9 and run.about["chance"] == pytest.approx((labels == commonest).mean())
+    p, z, n = round(run.test.accuracy * 9) / 9, 1.959964, 9
+    middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    expected = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
+    assert run.about["interval"] == pytest.approx(expected, abs=1e-4)
+    assert run.about["data"]["sha256"] == prepared.info["sha256"] and run.about["data"]["n_train"] == 48
+
+
+def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
+    run = fit(tiny(), tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
+    assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
+    assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())
+    assert [row["split"] for row in loaded.rows] == ["train", "train", "dev"] * 3
+    for mine, other in zip(loaded.rows, run.rows, strict=True):
+        assert mine["step"] == other["step"] and mine["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        assert mine.keys() == other.keys() and mine["density"] == pytest.approx(other["density"], rel=1e-5)
+    curve = run.curve()
+    assert curve["step"] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert curve["loss"] == [round(row["loss"], 4) for row in run.rows if row["split"] == "train"]
+
+
+@pytest.mark.parametrize("attention", sorted(set(ATTENTIONS) - {"sbm", "full", "performer", "reformer"}))
+def test_every_attention_trains_on_documents_of_any_length(tmp_path, tiny, attention):
+    run = fit(tiny(attention=attention, steps=2), tmp_path / "run")
+    assert np.isfinite(run.test.loss) and 0 <= run.test.density <= 1
+
+
+def test_bfloat16_trains_on_a_cpu(tmp_path, tiny):
+    """Weights stay float32, and the numbers stay near those of float32."""
+    settings = dict(steps=2, dropout=0.0, attention_dropout=0.0)
+    run, exact = (fit(tiny(**settings, precision=p), tmp_path / p) for p in ("bf16-mixed", "32-true"))
+    assert {p.dtype for p in run.model.parameters()} == {torch.float32}
+    assert run.rows[0]["loss"] != exact.rows[0]["loss"]
+    assert run.rows[0]["loss"] == pytest.approx(exact.rows[0]["loss"], abs=0.02)
+    assert run.test.loss == pytest.approx(exact.test.loss, abs=0.05)

@@ -5,14 +5,18 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sbmt import SBMAttention
 from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.recall import sample_recall
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values, sample_repeated_tokens
-from sbmt.experiments.training import RecallConfig, RepeatedTokensConfig, build_model, evaluate, fit, load_run
+from sbmt.experiments.training import SIZES, RecallConfig, RepeatedTokensConfig, build_model, evaluate, fit, load_run
+from sbmt.experiments.training.config import BETAS, FIT_RATE
 from sbmt.experiments.training.data import BatchStream, Feed, Sequences
+from sbmt.experiments.training.generated import fitted
 
 NETWORK = dict(batch_size=4, d_model=8, d_hidden=8, test_sequences=16, options={"n_clusters": 4})
 TINY = RepeatedTokensConfig(length=8, steps=12, **NETWORK)
+FITTED = dict(preset="fitted", n_clusters=16, edges_per_query=4.0, steps=12, length=16, batch_size=8, test_sequences=16)
 ITEMS = dict(n_pairs=3, n_queries=4, n_distractors=5, n_keys=16, n_values=8)
 
 
@@ -85,3 +89,32 @@ def test_full_attention_learns_to_recall():
     assert evaluate(replace(run, config=replace(run.config, n_distractors=40)), 64).accuracy > 0.9
     other = replace(run, config=replace(run.config, permutation=False))
     assert evaluate(other, 64).accuracy < 0.5  # what it has learned is which keys belong together
+
+
+def fitted_config(**settings):
+    return SIZES["demo"].override(**fitted(**FITTED | settings))
+
+
+def test_block_models_have_a_rate_of_their_own():
+    model = build_model(fitted_config())
+    network, block_models = fitted_config().parameter_groups(model)
+    (attention,) = [module for module in model.modules() if isinstance(module, SBMAttention)]
+    assert {id(p) for p in block_models["params"]} == {id(p) for p in attention.parameters()}
+    assert len(network["params"]) + len(block_models["params"]) == len(list(model.parameters()))
+    rates = [
+        (group["lr"], group["betas"]) for group in fitted_config().make_optimizer([network, block_models]).param_groups
+    ]
+    assert rates == [(3e-3, (0.9, 0.999)), (1e-2, BETAS)]
+    assert len(SIZES["demo"].parameter_groups(build_model(SIZES["demo"]))) == 1
+    recall = RecallConfig().override(preset="fitted", n_clusters=16, learning_rate=2e-3)
+    assert [group.get("lr") for group in recall.parameter_groups(build_model(recall))] == [None, FIT_RATE * 2e-3]
+
+
+def test_the_fit_is_trained_and_reported(tmp_path):
+    steps = []
+    run = fit(fitted_config(), tmp_path / "run", on_step=steps.append)
+    losses = [step.auxiliary_loss for step in steps]
+    assert losses[-1] < losses[0]
+    assert [row["auxiliary_loss"] for row in run.rows] == pytest.approx(losses, rel=1e-5)
+    plain = fit(SIZES["demo"].override(steps=2, length=16, batch_size=4, test_sequences=4))
+    assert not any("auxiliary_loss" in row for row in plain.rows)

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from sbmt.block_model.fit import density_penalty
 from sbmt.experiments.data.batches import Batch, make_batch
 from sbmt.experiments.data.prepared import open_prepared
-from sbmt.experiments.training.data import BatchStream, TaskData, example_feed
+from sbmt.experiments.training.data import TaskData
 from sbmt.experiments.training.lightning_module import TrainingModule
 
 QUIET = dict(dropout=0.0, attention_dropout=0.0)
@@ -95,33 +95,3 @@ def test_the_rate_rises_and_falls_along_lines(make):
     defaults = {name: optimizer.defaults[name] for name in ("betas", "eps", "weight_decay")}
     assert defaults == {"betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.3}
     assert {id(p) for group in optimizer.param_groups for p in group["params"]} == {id(p) for p in module.parameters()}
-
-
-@pytest.mark.parametrize("attention", ["full", "sbm"])
-@pytest.mark.parametrize("task", ["listops", "retrieval"])
-def test_scores_are_means_over_examples(make, toy_cache, task, attention):
-    """13 examples in batches of 8 and 5, twice; by hand plain means over examples, or over 26 documents."""
-    module, _ = make(task, attention=attention)
-    feed = example_feed(open_prepared(toy_cache / module.config.data_name).splits["test"], module.config.encoding(1))
-    batches = list(BatchStream(feed, feed.in_order(8, None)))
-    module.eval()
-    scores = []
-    with torch.no_grad():
-        for _ in range(2):
-            for batch in batches:
-                module.test_step(batch, 0)
-            module.on_test_epoch_end()
-            scores.append(module.scores)
-        outputs = [module(batch) for batch in batches]
-    assert scores[0] == scores[1]  # counting began anew
-    logits = torch.cat([output.values for output in outputs]).double()
-    labels = torch.cat([batch.labels for batch in batches])
-    assert len(logits) == 13
-    assert scores[0].loss == pytest.approx(float(cross_entropy(logits, labels)), rel=1e-5)
-    assert scores[0].accuracy == pytest.approx(float((logits.argmax(1) == labels).double().mean()), rel=1e-6)
-    for name in ("density", "expected_density"):
-        whole = [[getattr(a, name) for a in output.attention] for output in outputs]
-        heads = torch.stack([torch.cat(layer).double().mean(0) for layer in zip(*whole, strict=True)])
-        assert getattr(scores[0], name) == pytest.approx(float(heads.mean()), rel=1e-5)
-        if name == "density":
-            assert np.array(scores[0].densities) == pytest.approx(heads.numpy(), rel=1e-5)

@@ -1,6 +1,8 @@
 """Folders, files and variables that are not what a run expects: one line each, and nothing is lost."""
 
 import json
+import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,11 +10,15 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.files import read_tensors, write_json, write_tensors
 from sbmt.experiments.training import RepeatedTokensConfig, fit, load_run, run
+from sbmt.experiments.training.lightning_module import WholeFiles
 from tests.experiments.training.runs import Stopped, stop_after
+from tests.faults.damage import Bomb, cuts, flips
 
 pytestmark = pytest.mark.bad_input
 TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, test_sequences=16)
 TINY = TINY.override(n_clusters=4)
+IO = WholeFiles()
+STATE = {"origin": {"examples": None}, "global_step": 3, "state_dict": {"a": torch.arange(300.0)}}
 
 
 def files_of(folder):
@@ -79,12 +85,6 @@ def test_files_of_others_are_left_alone(tmp_path, name):
     assert (tmp_path / name).read_text() == '{"mine": 1}'
 
 
-@pytest.fixture
-def finished(tmp_path):
-    fit(TINY, tmp_path / "run")
-    return tmp_path / "run"
-
-
 def test_a_network_that_no_memory_holds_is_not_built():
     with pytest.raises(SbmtError, match="a network of less than 68,719,476,736 bytes"):
         fit(TINY.override(n_layers=2**31 - 1))
@@ -97,8 +97,36 @@ def test_a_network_that_no_memory_holds_is_not_built():
         (lambda x: x * torch.nan, "finite weights"),
     ],
 )
-def test_weights_of_another_type_and_no_numbers_are_told(finished, change, words):
-    tensors = read_tensors(finished / "model.safetensors")
-    write_tensors(finished / "model.safetensors", {name: change(x) for name, x in tensors.items()})
+def test_weights_of_another_type_and_no_numbers_are_told(tmp_path, change, words):
+    run = fit(TINY, tmp_path)
+    write_tensors(tmp_path / "model.safetensors", {name: change(x) for name, x in run.model.state_dict().items()})
     with pytest.raises(SbmtError, match=words):
-        load_run(finished)
+        load_run(tmp_path)
+
+
+def test_pickles_and_other_files_are_refused_unread(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(STATE | {"more": Bomb()}, "torch")
+    Path("pickle").write_bytes(pickle.dumps(Bomb()))
+    torch.save({"weights": torch.ones(1)}, "of others")
+    for name in ("torch", "pickle", "of others", "nothing"):
+        with pytest.raises(SbmtError, match=name) as told:
+            IO.load_checkpoint(name)
+        assert "\n" not in str(told.value)
+    assert not Path("exploded").exists()
+
+
+def test_damage_is_told_or_changes_nothing(tmp_path):
+    """A zip archive has bytes that mean nothing."""
+    path = tmp_path / "state.ckpt"
+    IO.save_checkpoint(STATE, path)
+    content = path.read_bytes()
+    n_told = 0
+    for changed in (cuts(content) | flips(content, 60) | {"nothing": content}).values():
+        path.write_bytes(changed)
+        try:
+            found = IO.load_checkpoint(path)
+            assert found["global_step"] == 3 and torch.equal(found["state_dict"]["a"], STATE["state_dict"]["a"])
+        except SbmtError:
+            n_told += 1
+    assert n_told > 40 and changed == content

@@ -49,7 +49,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
 
 
 def _check_date() -> None:
-    """NumPy and matplotlib fail unless this variable, if it is set, is a number of seconds before the year 10000."""
+    """Raises SbmtError if SOURCE_DATE_EPOCH is set to anything that NumPy or matplotlib cannot read as a date."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "0")
     if not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
         raise SbmtError(f"SOURCE_DATE_EPOCH in the environment must be a number of seconds, got {epoch!r}: unset it")

@@ -2,8 +2,8 @@
 
 **Convention.** A multiply-add counts as 2, as in ``torch.utils.flop_counter``; the paper does not say what it counts.
 Softmaxes, random draws, sorting and embedding look-ups do not count. The forward pass is that of eval mode without
-gradients, on sequences without padding, with as many keys as queries; a fit by likelihood counts, although it takes
-place only with gradients.
+gradients, on sequences without padding, with as many keys as queries; a fit by likelihood is counted, although it only
+happens when gradients are on.
 
 **Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
 features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition;
@@ -176,7 +176,7 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
         density: Share of the pairs that are edges, in [0, 1]; required if masks are drawn.
         batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
-    SbmtError on an unknown model or attention, or a density that is missing or out of range.
+    Raises SbmtError on an unknown model or attention, or a density that is missing or out of range.
 
     Example:
         >>> from sbmt import build_attention

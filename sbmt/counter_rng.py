@@ -4,7 +4,7 @@ A draw's address is (seed, example, head, row, purpose, index). The generator is
 128-bit counters: the seed is the key, and the rest of the address is the counter. So draws depend neither on their
 order nor on the split into batches, the device or the number of threads.
 
-Paper: not specified there. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+The paper names no generator. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Purpose(IntEnum):
 
 
 def draw_seed(generator: torch.Generator | None = None, to: torch.device | None = None) -> Any:
-    """Draws one int64 from ``generator`` (None: torch's default CPU generator); SbmtError for other types.
+    """Draws one int64 from ``generator`` (None: torch's default CPU generator); other types raise SbmtError.
 
     Returns an int, or with ``to`` a tensor on that device, without synchronising with it.
     """
@@ -55,7 +55,7 @@ def draw_seed(generator: torch.Generator | None = None, to: torch.device | None 
 
 _tracker = ModuleTracker()  # tells whether a backward pass is running
 _MOST_USED = 64
-_used: dict[int, torch.Generator] = {}  # the last used in forward passes, by id; torch 2.11 has no weak references
+_used: dict[int, torch.Generator] = {}  # the last used in forward passes, by id (no weak references in torch 2.11)
 
 
 @not_compiled
@@ -98,7 +98,7 @@ def examples_from(first_example: int) -> Iterator[None]:
 
 
 def number_examples(first_example: int, n_examples: int) -> int:
-    """``first_example`` counted from where :func:`examples_from` starts; SbmtError beyond 32 bits."""
+    """``first_example`` counted from where :func:`examples_from` starts; raises SbmtError beyond 32 bits."""
     if not isinstance(first_example, int) or not 0 <= first_example + _first_example.get() <= WORD - n_examples:
         raise SbmtError(f"first_example must be an integer in [0, 2³² - {n_examples}], got {first_example}")
     return first_example + _first_example.get()

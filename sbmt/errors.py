@@ -43,7 +43,7 @@ def is_number(x: object) -> bool:
 
 
 def describe(x: object) -> object:
-    """An argument for an error message: a number, the type and shape of a tensor, or type and value of others."""
+    """An argument for an error message: a number, the type and shape of a tensor, or else type and value."""
     if is_number(x):
         return x
     if hasattr(x, "dtype") and hasattr(x, "shape"):

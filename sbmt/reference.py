@@ -1,8 +1,8 @@
 """SBM-Transformer from tokens to logits: the whole model in plain PyTorch, to be read from top to bottom.
 
 Masks are dense here, so the cost grows with n². The library computes the same numbers along the sampled edges only, and
-``tests/test_reference.py`` holds it to this file. The weights of :class:`sbmt.TokenTagger` load as they are; dropout is
-left out. Sections and equations are those of "Transformers meet Stochastic Block Models" (Cho et al., 2022).
+``tests/test_reference.py`` compares it with this file. The weights of :class:`sbmt.TokenTagger` load unchanged; dropout
+is left out. Sections and equations are those of "Transformers meet Stochastic Block Models" (Cho et al., 2022).
 """
 
 from typing import Any, NamedTuple
@@ -74,7 +74,7 @@ class SBMAttention(nn.Module):
         if mask is None:
             drawn = sample_mask(probability, self.exploration if self.training else 0.0, generator)
             mask = drawn & is_pair | is_loop
-        gate = straight_through_gate(probability).masked_fill(is_loop, 1.0)  # p has no say in a self-loop
+        gate = straight_through_gate(probability).masked_fill(is_loop, 1.0)  # self-loops do not depend on p
         density = (gate * mask).sum((2, 3)) / is_pair.sum((2, 3)).clamp(min=1)
         return Attended(masked_attention(query, key, value, mask, gate), mask, probability, density)
 
@@ -122,7 +122,7 @@ class TokenTagger(nn.Module):
 
     def __init__(self, n_labels: int, vocab_size: int, max_length: int, d_model: int, n_layers: int, **settings: Any):
         super().__init__()
-        self.causal = settings.pop("causal", False)  # whether a token attends itself and those before it alone
+        self.causal = settings.pop("causal", False)  # whether a token attends only to itself and those before it
         blocks = nn.ModuleList(EncoderBlock(d_model, **settings) for _ in range(n_layers))
         self.encoder: Any = nn.ModuleDict({"blocks": blocks, "norm": nn.LayerNorm(d_model)})
         self.encoder["token_embedding"] = nn.Embedding(vocab_size, d_model)

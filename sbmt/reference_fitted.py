@@ -30,7 +30,7 @@ class FittedAttention(nn.Module):
         causal: bool = False,
     ):
         super().__init__()
-        self.causal = causal  # whether a token attends only itself and those before it
+        self.causal = causal  # whether a token attends only to itself and those before it
         self.n_partitions, self.edges_per_query, self.extra_keys = 2 * n_groups, edges_per_query, 8.0
         self.node_mlp = nn.Sequential(nn.Linear(d_head, d_head))  # one layer is enough here
         n_parts = self.n_partitions * round((n_clusters / n_groups) ** 0.5)  # of all partitions; a pair is a cluster
@@ -40,7 +40,7 @@ class FittedAttention(nn.Module):
         self.register_buffer("log_start", torch.tensor(0.0))
 
     def membership(self, tokens: Tensor, clusters: Tensor) -> Tensor:
-        """Divides each token among two parts of every partition; the gradient of the task stops here."""
+        """Divides each token between two parts of every partition; the gradient of the task stops here."""
         nodes = with_unit_gradient(self.node_mlp(tokens.detach()).transpose(0, 1)).transpose(0, 1)
         logits = (nodes @ clusters.mT).unflatten(-1, (self.n_partitions, -1))
         least = logits.topk(min(2, logits.shape[-1])).values[..., -1:]
@@ -48,7 +48,7 @@ class FittedAttention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Values and the auxiliary loss, which training adds to the task's; draws a mask where none is given."""
-        # A pair's rate r = γ/4 Σ Π Q̂ S K̂ᵀ multiplies two partitions' and sums over groups. p = 1 - exp(-r - ε/n).
+        # The rate r = γ/4 Σ Π Q̂ S K̂ᵀ is a product over two partitions, summed over groups. p = 1 - exp(-r - ε/n).
         clusters, log_rate = with_unit_gradient(self.clusters), with_unit_gradient(self.log_rate) + self.log_start
         centres = clusters.unflatten(1, (self.n_partitions, -1))  # heads partitions s d
         affinity = (centres @ centres.mT + log_rate[:, None, None, None] / 2).clamp(max=5.0).exp() / 2
@@ -64,6 +64,6 @@ class FittedAttention(nn.Module):
         scores = query @ key.mT / query.shape[-1] ** 0.5 - p.clamp(min=0.05).log().masked_fill(is_loop, 0.0)
         sink = self.sink[:, None, None].expand(*scores.shape[:3], 1)
         weights = torch.cat([scores.masked_fill(~mask, -torch.inf), sink], -1).softmax(-1)[..., :-1]
-        # Poisson likelihood of c · weight edges per pair: all keys count in Σ r, but in the rest only those drawn.
+        # Poisson likelihood of c · weight edges per pair: Σ r runs over all keys, the rest over drawn ones only.
         gain = self.edges_per_query * weights.detach() * (rate + extra).clamp(min=1e-30).log()
         return weights @ value, (rate.sum(-1) - gain.masked_fill(is_loop, 0.0).sum(-1)).mean()

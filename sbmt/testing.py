@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sbmt.attention.inputs import Heads
 from sbmt.errors import SbmtError, check_sizes
 
-STANDARD_ERRORS = 6.0  # allowed between two means: a false alarm has a chance of 2e-9 for each number
+STANDARD_ERRORS = 6.0  # allowed between two means: one false alarm in 5e8 numbers
 
 
 Reading = tuple[Heads, Callable[[Any], Tensor]]  # the inputs of an attention, and a function of its output
@@ -143,16 +143,16 @@ def check_padding(subject: Subject) -> None:
         for is_training in (False, True):
             subject.module.train(is_training)
             at_padding = subject.attend(tokens).values.transpose(1, 2)[~tokens.query_mask]
-            _expect((at_padding == 0).all(), "values must be zero at padded queries: zero them by query_mask")
+            _expect((at_padding == 0).all(), "values must be zero at padded queries: zero them with query_mask")
             rule = "the content of padded tokens must have no effect: mask them before the softmax and before any sum"
             subject.expect_same(rule, (tokens, _numbers), (other, _numbers))
 
 
 def check_company(subject: Subject) -> None:
-    """An example has the same output alone, without padding, as in a padded batch."""
+    """An example has the same output in a padded batch as alone, without padding."""
     n, tokens = subject.n_tokens - 2, subject.padded()
     alone = Heads(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
-    rule = "an example must give the same in a padded batch as alone: no sum, mean or maximum may run over the batch"
+    rule = "outputs must be equal in a padded batch and alone: no sum, mean or maximum may run over the batch"
     subject.expect_same(rule, (alone, _numbers), (tokens, lambda out: _numbers(out, slice(1, 2), n)))
 
 
@@ -203,9 +203,9 @@ def check_generator(subject: Subject) -> None:
         state = torch.manual_seed(seed).get_state()
         given.append(subject.attend(tokens, 3).values)
         is_untouched = torch.equal(state, torch.get_rng_state())
-        _expect(is_untouched, "draw from the generator that is given: torch's own must not move then")
+        _expect(is_untouched, "draw from the given generator: the state of torch's own must not change")
         free.append(subject.attend(tokens, None).values)
-    _expect(all(_is_close(given[0], x, 1e-5) for x in given), "one seed must give one output: keep no state")
+    _expect(all(_is_close(given[0], x, 1e-5) for x in given), "the same seed must give the same output: keep no state")
     is_repeated = _is_close(free[0], free[-1], 1e-5)
     _expect(is_repeated, "without a generator, draw from torch's: torch.manual_seed must repeat the values")
     is_free = not all(_is_close(free[0], other, 1e-6) for other in free)
@@ -233,7 +233,7 @@ def check_attention(
         n_tokens: Length of the inputs, at least 3.
         n_draws: Calls per mean if outputs are random, at least 2.
 
-    SbmtError if a check fails; it lists every failed check, and what is wrong.
+    Raises SbmtError if a check fails; the error lists all failed checks, and what is wrong.
 
     Example:
         >>> from sbmt import build_attention

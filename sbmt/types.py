@@ -29,7 +29,7 @@ class AttentionOutput(_Output):
 
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
-        density: ``(batch, heads)``, share of the real query-key pairs that were attended, in [0, 1].
+        density: ``(batch, heads)``, share of the real query-key pairs that were attended to, in [0, 1].
             Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.fit`).
         expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration: in closed form,
             or an unbiased estimate from the drawn edges. Equals ``density`` for attentions that draw nothing.

@@ -12,14 +12,14 @@ class Cache:
     """The keys and values of the previous tokens, and other data that a layer stores for them.
 
     A causal attention that is called with a cache treats its queries as the tokens after the cached ones, and appends
-    their keys and values. Full buffers double, so that the cost of a token does not grow with the context.
+    their keys and values. A buffer doubles when it is full, so that the cost of a token does not grow with the context.
     """
 
     def __init__(self) -> None:
         self.length = 0  # number of tokens
         self._buffers: list[Tensor] = []
         self.kept: Any = None  # the state of the compiled loop that draws edges
-        self.embedded: Tensor | None = None  # the last ones, for the encoder's convolution
+        self.embedded: Tensor | None = None  # the last embeddings, for the encoder's convolution
 
     def append(self, *new: Tensor) -> list[Tensor]:
         """Appends tensors ``(batch, heads, n, …)``; returns their buffers, whose third axis has spare capacity."""
@@ -41,7 +41,7 @@ class Cache:
 
 
 def check_decoding(module: Any, *masks: Tensor | None) -> None:
-    """Raises SbmtError unless an attention may use a cache: if it is causal, in eval mode and without padding."""
+    """Raises SbmtError unless an attention may use a cache: it must be causal, in eval mode and without padding."""
     if not getattr(module, "causal", False):
         raise SbmtError(f"a cache needs causal attention: build {type(module).__name__} with causal=True")
     if module.training or torch.is_grad_enabled():

@@ -1,4 +1,4 @@
-"""Attention over all pairs under a mask: the backend to read first, and the oracle of the others' tests."""
+"""Attention over all pairs under a mask: the backend to read first, which the tests compare the others with."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def attend_dense(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, ter
         scores = scores + spread(terms.bias, 0.0)
     mask = edges.to_dense()
     has_edge = mask.any(-1, keepdim=True)
-    scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # finite without edges too
+    scores = scores.masked_fill(~mask, float("-inf")).masked_fill(~has_edge, 0.0)  # finite even without edges
     if terms.sink is not None:  # an additional column
         sink = terms.sink[:, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, sink], -1)

@@ -1,4 +1,4 @@
-"""Attention along edges: the entry to all backends, and the choice between them.
+"""Attention along edges: the entry point of all backends, and how one of them is chosen.
 
 :func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend.
 """
@@ -37,7 +37,7 @@ def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, t
 
 BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_by_rows, "gpu": attend_in_slots}
 DENSE_ABOVE = 1 / 16
-"""The density from which visiting every pair is faster, on GPUs and wherever loops cannot be compiled."""
+"""The density above which visiting every pair is faster, on GPUs and wherever loops cannot be compiled."""
 DENSE_CELLS = 1 << 28
 """The largest number of pairs, over all examples and heads, for which a dense mask is formed."""
 
@@ -94,7 +94,7 @@ def edge_attention(
         gate: ``(n_edges,)`` in EdgeList order, positive.
         gate_rule: What the gate multiplies.
         bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to scores. A bias of $-\ln p$ on an edge that was drawn
-            with probability p makes numerator and denominator unbiased estimates of those of attention to every key.
+            with probability p makes numerator and denominator unbiased estimates of those in attention to every key.
         sink: $b$, ``(heads,)``, a logit that takes part in every row's softmax but has no value, so that a
             query may attend to nothing. −∞ switches it off.
         backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
@@ -111,13 +111,13 @@ def edge_attention(
         SbmtError: On shapes that do not fit, integer input, a gate, bias or sink of the wrong length, a gate that is
             not positive, a bias or sink that is not finite, unknown names, or dropout outside [0, 1).
 
-    Paper: equations 3 and 4; the gate rules are equation 9 and the released code's. Bias and sink are not the paper's.
+    Paper: equations 3 and 4; gate rules are those of equation 9 and the released code; bias and sink are ours.
 
     Example:
         >>> edges = EdgeList.from_dense(torch.ones(1, 1, 1, 2, dtype=torch.bool))
         >>> x, bias = torch.zeros(1, 1, 2, 1), torch.tensor([2.0, 1.0]).log()
         >>> _, weights = edge_attention(x[:, :, :1], x, x, edges, bias=bias, sink=torch.zeros(1), return_weights=True)
-        >>> weights.round(decimals=2)  # of 2 : 1 : 1, where the last is the sink's
+        >>> weights.round(decimals=2)  # shares of 2 : 1 : 1, the last of which goes to the sink
         tensor([0.5000, 0.2500])
     """
     check_attention_inputs(query, key, value)
@@ -127,7 +127,7 @@ def edge_attention(
     if edges.shape != expected:
         raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
     if edges.device != query.device:
-        raise SbmtError(f"edges on {query.device}, as the query", edges.device, "move them with .to(…)")
+        raise SbmtError(f"edges on {query.device}, like the query", edges.device, "move them with .to(…)")
     terms = EdgeTerms(gate, gate_rule, bias, sink, None, return_weights)
     check_terms(terms, edges.n_edges, query.shape[1], query.device)
     check_choice("gate_rule", gate_rule, GateRule)
@@ -151,7 +151,7 @@ def attend_along(
 
 
 def pick_backend(edges: EdgeList) -> str:
-    """The backend for ``"auto"``; for causal masks not by density, so that later tokens never change rounding."""
+    """The backend for ``"auto"``; with causal masks it ignores density, so that later tokens never change rounding."""
     if can_run_on(edges.keys.device):
         return "cpu"
     if edges.n_edges >= DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS and not edges.causal:
@@ -173,7 +173,7 @@ def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int
 
 
 def check_backend(backend: str, device: torch.device | None = None) -> None:
-    """Raises SbmtError unless the backend is "auto", or available for the device, or for any device if that is None."""
+    """Raises SbmtError unless the backend is "auto" or available for the device (for any device if it is None)."""
     if backend == "auto":
         return
     names = available_backends("cpu" if device is None else device)

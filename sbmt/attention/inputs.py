@@ -1,4 +1,4 @@
-"""The inputs of attentions, and the optional terms of attention along edges with their checks."""
+"""The inputs of an attention, and the optional terms of attention along edges, with their checks."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, describe
 
 GateRule = Literal["score", "weight"]
-"""The factor that a gate multiplies. ``"score"``: weight ∝ exp(gate · s), equation 9. ``"weight"``: weight ∝ gate ·
-exp(s), as in
-the released code."""
+"""What a gate multiplies. The weight of an edge is proportional to exp(gate · s) under ``"score"`` (equation 9), and to
+gate · exp(s) under ``"weight"`` (the released code)."""
 
 Attended = tuple[Tensor, Tensor | None]
 """The queries' values, and the edges' weights after the softmax if they were requested."""
@@ -37,7 +36,7 @@ class EdgeTerms(NamedTuple):
     gate: Tensor | None = None  # (n_edges,), positive; None for ones
     gate_rule: GateRule = "score"
     bias: Tensor | None = None  # (n_edges,), added to scores; None for zeros
-    sink: Tensor | None = None  # (heads,), a logit in every row's softmax that has no value; None for no such logit
+    sink: Tensor | None = None  # (heads,), a logit in every row's softmax that has no value; None for no sink
     weight_scale: Tensor | None = None  # (n_edges,), dropout's factors, applied after the softmax; None for ones
     return_weights: bool = False  # whether to return the weights after the softmax
 
@@ -50,7 +49,7 @@ def check_numbers(name: str, numbers: Tensor | None, n: int, device: torch.devic
         owner = "head or target" if name == "sink" else "edge"
         raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), f"give one number per {owner}")
     if numbers.device != device:
-        raise SbmtError(f"{name} on {device}, as the query", numbers.device, "move it with .to(…)")
+        raise SbmtError(f"{name} on {device}, like the query", numbers.device, "move it with .to(…)")
 
 
 def check_terms(terms: EdgeTerms, n_edges: int, n_sinks: int, device: torch.device) -> None:

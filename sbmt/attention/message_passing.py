@@ -24,7 +24,7 @@ class EdgeAttention(MessagePassing):
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
     sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
     neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may be pairs of
-    sources and targets, as ``torch_geometric.nn.HeteroConv`` passes them if it is called with dictionaries of queries,
+    sources and targets, as ``torch_geometric.nn.HeteroConv`` passes them when called with dictionaries of queries,
     keys, values and edges.
 
     Args:
@@ -99,7 +99,7 @@ class EdgeAttention(MessagePassing):
             scores = scores + bias
         if sink is None:
             return softmax(scores, index, num_nodes=size_i)
-        sink = sink.clamp(min=torch.finfo(sink.dtype).min)  # −∞ by itself would make NaN where there are no edges
+        sink = sink.clamp(min=torch.finfo(sink.dtype).min)  # −∞ alone would give NaN where there are no edges
         with_sinks = torch.cat([index, torch.arange(size_i, device=index.device)])  # an additional edge of each target
         return softmax(torch.cat([scores, sink]), with_sinks, num_nodes=size_i)[: len(index)]
 
@@ -134,4 +134,4 @@ def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeLis
     return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if terms.return_weights else None
 
 
-_layer = cache(EdgeAttention)  # which has no state, and takes longer to build than attention over a short sequence
+_layer = cache(EdgeAttention)  # has no state, and building it takes longer than attention to a short sequence

@@ -10,8 +10,8 @@ class FullAttention(Baseline):
     r"""$\operatorname{softmax}(Q K^\top / \sqrt d)\, V$ over all real pairs, by PyTorch's fused kernel.
 
     Args:
-        dropout: Dropout of the attention weights, from PyTorch's global generator.
-        causal: Whether no query attends to a later key.
+        dropout: Dropout of the attention weights, with PyTorch's global generator.
+        causal: If True, no query attends to a later key.
 
     Cost: O(n² d) time, O(n d) memory where the kernel is fused. Source: equation 1 of the paper.
     """

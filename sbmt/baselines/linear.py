@@ -23,11 +23,11 @@ class LinearAttention(Baseline):
 
     The second line is computed, in float32 at least: each feature attends to the keys, then each query attends to
     the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of features
-    underflows. Nothing is learned, and there is no $1/\sqrt d$, since the kernel is not the softmax's.
+    underflows. Nothing is learned, and there is no $1/\sqrt d$, since this kernel is not that of the softmax.
 
     Args:
-        dropout: On the output values, because attention weights are never formed; from PyTorch's global generator.
-        causal: Whether no query attends to a later key; computed by prefix sums, and not in logarithms.
+        dropout: Dropout of the output values, as attention weights are never formed; uses torch's global generator.
+        causal: If True, no query attends to a later key. Sums are then prefix sums, and not in logarithms.
 
     Cost: O(n d²) time, O(n d + d²) memory per head; causal, O(n (d² + d CHUNK)) and O(n (d + d² / CHUNK)).
     Source: Katharopoulos, Vyas, Pappas and Fleuret (2020), "Transformers are RNNs: Fast Autoregressive Transformers
@@ -53,7 +53,7 @@ class LinearAttention(Baseline):
 
 
 def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
-    """The sums over keys that are not later: those of earlier chunks by prefix sums, the others pair by pair."""
+    """The sums over keys that are not later: prefix sums over earlier chunks, then pair by pair within a chunk."""
     key = zero_padding(key, key_mask)
     n_queries, n_keys = query.shape[2], key.shape[2]
     value = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # the last column sums weights
@@ -92,7 +92,7 @@ class PerformerAttention(LinearAttention):
 
     Args:
         n_features: Random features m, drawn at construction, the same for all heads; the paper's comparison has 256.
-        dropout: As in :class:`LinearAttention`.
+        dropout: The same as in :class:`LinearAttention`.
 
     Cost: O(n m d) time, O(n m + m d) memory per head.
     Source: Choromanski et al. (2021), "Rethinking Attention with Performers"; a baseline in the paper's section 5.
@@ -113,7 +113,7 @@ class PerformerAttention(LinearAttention):
         self.features.copy_(sample_orthogonal_features(self.n_features, self.d_head))
 
     def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:
-        r"""$\log \phi(x)$ for tokens of width ``d_head``; SbmtError on another width."""
+        r"""$\log \phi(x)$ for tokens of width ``d_head``; any other width raises SbmtError."""
         if tokens.shape[-1] != self.d_head:
             raise SbmtError(f"queries and keys must have width {self.d_head}, got shape {tuple(tokens.shape)}")
         features, tokens = self.features.to(tokens.dtype), tokens * self.d_head**-0.25

@@ -17,7 +17,7 @@ class LinformerAttention(Baseline):
         n_positions: Largest number of keys, padding included.
         n_projected: Learned mixtures of keys, at least 1, initially normal with standard deviation 0.02; the paper's
             comparison has 256.
-        dropout: On the weights of mixtures, from PyTorch's global generator.
+        dropout: Dropout of the weights of mixtures, with PyTorch's global generator.
 
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
     Source: Wang, Li, Khabsa, Fang and Ma (2020), "Linformer: Self-Attention with Linear Complexity", with its
@@ -40,7 +40,7 @@ class LinformerAttention(Baseline):
         nn.init.normal_(self.projection, std=0.02)
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """The values; SbmtError if the number of heads differs, or there are more keys than positions."""
+        """The values; raises SbmtError if the number of heads differs, or there are more keys than positions."""
         query, key, value, _, _, dropout, *_ = inputs
         if query.shape[1] != self.n_heads:
             raise SbmtError(f"the layer has {self.n_heads} heads, got queries of shape {tuple(query.shape)}")

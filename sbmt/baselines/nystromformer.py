@@ -48,7 +48,7 @@ def pseudo_inverse(
 
 
 def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
-    """Softmax over the keys where ``is_read`` is True; zeros elsewhere, and if there are none."""
+    """Softmax over the keys where ``is_read`` is True; zeros elsewhere, and everywhere if there are none."""
     is_read = is_read[:, None, None]
     return torch.softmax(scores.masked_fill(~is_read, torch.finfo(scores.dtype).min), -1) * is_read
 
@@ -68,7 +68,7 @@ class NystromAttention(Baseline):
     Args:
         n_landmarks: Largest number of landmarks, at least 1; with fewer real tokens, each is a landmark.
         n_iterations: Steps of the pseudo-inverse, at least 1.
-        dropout: On the softmax of queries over landmarks. It takes one int64 from ``generator``; nothing else does.
+        dropout: Dropout of the softmax of queries over landmarks, the only step that draws from ``generator``.
 
     Cost: for L landmarks, O(n L d + n L² + iterations · L³) time, O(n L) memory.
     Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating

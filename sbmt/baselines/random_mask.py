@@ -22,11 +22,11 @@ class RandomMaskAttention(Baseline):
 
     Args:
         mask_density: Edge probability in [0, 1], for pairs outside the window if there is one.
-        window: Whether every token also attends to those at most ``window / 2`` positions away; 0 means self-loops.
+        window: Tokens also attend to those at most ``window / 2`` positions away; 0 means self-loops, None no window.
         reweight: Whether a drawn edge weighs 1/p times as much, as in :class:`~sbmt.layers.SBMAttention`.
         sink: Whether each head learns a logit that takes part in the softmax and has no value.
         backend: Implementation of attention along the edges, or ``"auto"``.
-        causal: Whether no token attends to a later one.
+        causal: If True, no token attends to a later one.
 
     Cost: O(n + edges · d).
     """

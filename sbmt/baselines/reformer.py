@@ -36,8 +36,8 @@ def hash_tokens(query: Tensor, rotations: Tensor, half_buckets: Tensor) -> Tenso
 def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]:
     """The pairs that share a bucket within a chunk or with the chunk before, each in the first round that finds it.
 
-    A token attends to itself only if no round finds another, and then in the first round. Padding is sorted to the end
-    and ignored; the chunk before the first is the last one with real tokens. ``n_chunk`` divides n.
+    A token attends to itself only if no round finds another token, and then in the first round. Padding is sorted to
+    the end and ignored; the chunk before the first is the last one with real tokens. ``n_chunk`` divides n.
     """
     batch, heads, n_hashes, n_tokens = bucket.shape
     n_chunks, device = n_tokens // n_chunk, bucket.device
@@ -100,7 +100,7 @@ def _look_up(x: Tensor, tokens: Tensor) -> Tensor:
 
 
 class ReformerAttention(Baseline):
-    r"""Softmax attention over the pairs that locality-sensitive hashing finds, without causality.
+    r"""Softmax attention, not causal, over the pairs that locality-sensitive hashing finds.
 
     In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ under a random
     $R \in \mathbb{R}^{d \times b/2}$, new for each call, head and round, and cut into chunks. A token attends to the
@@ -121,7 +121,7 @@ class ReformerAttention(Baseline):
     have length √d before the scores are divided by √d; hence no 1/√d here. Deviations: a pair found in several rounds
     counts once, and a token attends to itself only as a last resort (the original subtracts log(rounds) and a large
     constant, to the same effect); the chunk before the first is the last of the same round; the number of buckets and
-    that last chunk depend only on real tokens, so padding changes no distribution; layers are not reversible.
+    that last chunk depend only on real tokens, so padding does not change any distribution; layers are not reversible.
     """
 
     is_drawn = True
@@ -134,7 +134,7 @@ class ReformerAttention(Baseline):
         self.n_hashes, self.n_chunk = n_hashes, n_chunk
 
     def attend(self, inputs: Inputs) -> AttentionOutput:
-        """Hashes and attends; SbmtError if queries and keys differ in number or in their masks."""
+        """Hashes and attends; raises SbmtError if queries and keys differ in number or in their masks."""
         query, _, value, _, _, dropout, generator, return_edges = inputs
         is_real, is_key = all_real(query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
         if not torch.equal(is_real, is_key):

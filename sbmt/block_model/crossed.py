@@ -49,7 +49,7 @@ def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> Chosen:
 
 
 class CrossedModel(BlockModel):
-    r"""A :class:`~sbmt.block_model.model.BlockModel` each of whose groups crosses two partitions of the tokens.
+    r"""A :class:`~sbmt.block_model.model.BlockModel` in which each group of clusters crosses two partitions.
 
     With memberships $\hat Q^f, \hat K^f$ in the s parts of partition f, and blocks $S^f$ of size s × s,
 
@@ -133,7 +133,7 @@ class CrossedModel(BlockModel):
             return (reached * key).sum((2, 3, 4))
 
     def _causal_sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        """The same without later keys: the keys of earlier chunks by their totals, the others one by one.
+        """The same without later keys: totals stand for the keys of earlier chunks, and other keys are visited singly.
 
         Cost: O(n g s (chunk + s)).
         """

@@ -94,8 +94,8 @@ class _UnitGradient(torch.autograd.Function):
 def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
     """The tensor itself; its gradient is scaled to length 1 for each head, with the same direction and optimum.
 
-    Rates are exponentials, so the gradient of the fit is a thousand times as large in rare steps, after which Adam
-    would barely move for hundreds of steps.
+    Rates are exponentials, so in rare steps the gradient of the fit is a thousand times as large as usual. After such a
+    step Adam would barely move for hundreds of steps.
     """
     return _UnitGradient.apply(x, head_axis)
 
@@ -138,7 +138,7 @@ def fit_loss(
         exploration: δ with which the edges were drawn.
         is_near: Which edges belong to a window, and were not drawn; the second sum excludes them.
 
-    Cost: O(n k + k² + edges). Not in the paper; after Ball, Karrer and Newman (2011), with attention as edge counts.
+    Cost: O(n k + k² + edges). Not in the paper; based on Ball, Karrer and Newman (2011), who fit counts of edges.
     """
     targets = weights.detach().to(rate.dtype)
     targets = targets if is_near is None else targets.masked_fill(is_near, 0.0)

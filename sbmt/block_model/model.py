@@ -21,10 +21,10 @@ from sbmt.types import check_floating, check_untransformed, full_precision, is_t
 
 Link = Literal["bilinear", "poisson"]
 LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clusters and tokens stay finite in float32
-TOLERANCE = 1e-6  # how far outside [0, 1] rounding may carry a membership
+TOLERANCE = 1e-6  # how far outside [0, 1] rounding may push a membership
 SMALLEST_PROBABILITY = 0.05
 """Rarer edges are weighted as if they had this probability, which limits weights to 20 at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # gathered along edges, or pairs whose probabilities are summed, at a time
+_NUMBERS_AT_ONCE = 1 << 24  # at a time: numbers gathered along edges, or pairs whose probabilities are summed
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class BlockModel(TokenPairs):
     With memberships $\hat Q_i, \hat K_j \in [0, 1]^k$ and block matrix $S \in \mathbb{R}_{\ge 0}^{k \times k}$, the
     rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability
 
-    - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, the paper's;
+    - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, as in the paper;
     - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ contains rates, which may exceed 1 (ours).
 
     Pairs with a padded query or key have probability 0. Exploration $\delta$ makes these $\min(p_{ij} + \delta, 1)$
@@ -114,12 +114,12 @@ class BlockModel(TokenPairs):
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
         link: How a rate becomes a probability.
-        causal: Whether no query may attend to a later key. Since edges are independent, the law of the other pairs does
-            not change. If there are fewer queries than keys, the queries are the last tokens: query i is at position
-            i + n_keys - n_queries.
+        causal: If True, no query may attend to a later key. Since edges are independent, the law of the other pairs
+            does not change. If there are fewer queries than keys, the queries are the last tokens: query i is at
+            position i + n_keys - n_queries.
 
-    Leading dimensions of size 1 broadcast. Attributes with these names are float32, or float64 if given so, and 0 for
-    padded tokens; entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
+    Leading dimensions of size 1 broadcast. Attributes with these names are float32 (float64 for float64 inputs), and 0
+    for padded tokens; entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
 
     Raises:
         SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
@@ -205,7 +205,7 @@ class BlockModel(TokenPairs):
         """
         check_exploration(exploration)
         query, key = self.query_rates, self.key_membership
-        if exploration > 0:  # one more cluster that all real tokens belong to
+        if exploration > 0:  # an additional cluster that all real tokens belong to
             query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
             key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
@@ -287,9 +287,9 @@ class BlockModel(TokenPairs):
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
     r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
-    With p the probability of a draw, exploration included, or 1 for certain edges, numerator and denominator of the
-    softmax over drawn edges are unbiased estimates of those over all pairs, if p ≥ :data:`SMALLEST_PROBABILITY`. The
-    bias has no gradient. Not in the paper.
+    Here p is the probability of a draw, exploration included, or 1 for certain edges. As long as p is at least
+    :data:`SMALLEST_PROBABILITY`, numerator and denominator of the softmax over drawn edges are unbiased estimates of
+    those over all pairs. The bias has no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
@@ -304,11 +304,11 @@ def _check_shapes(
     if query.dim() != 4 or key.dim() != 4 or block.dim() != 3:
         expected = "memberships with 4 dimensions and a block matrix with 3"
     elif not query.shape[3] == key.shape[3] == block.shape[1] == block.shape[2]:
-        expected = "one number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)"
+        expected = "the same number of clusters k in (…, n, k), (heads, k, k) and (…, m, k)"
     elif 0 in (*query.shape, *key.shape, *block.shape):
         expected = "at least one example, head, query, key and cluster"
     elif len(heads) > 1 or len(batches) > 1:
-        expected = "equal (or broadcasting) batch sizes and head counts"
+        expected = "equal (or broadcastable) batch sizes and head counts"
     else:
         return batches.pop() if batches else 1, heads.pop() if heads else 1
     shapes = ", ".join(str(tuple(x.shape)) for x in (query, block, key, *masks))
@@ -316,7 +316,7 @@ def _check_shapes(
 
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:
-    """The tensor clamped to [0, upper]; SbmtError if rounding alone cannot explain an entry outside."""
+    """The tensor clamped to [0, upper]; raises SbmtError if rounding alone cannot explain an entry outside it."""
     if is_traced(value):
         return value.clamp(0.0, upper)
     low, high = (x.item() for x in torch.aminmax(value.detach()))

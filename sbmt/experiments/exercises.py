@@ -3,6 +3,7 @@
 import dis
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
@@ -15,7 +16,7 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
     """Prints whether an answer is right, and if not, the hint for the mistake that it looks like.
 
     ``right`` takes the answers and returns whether they are right; ``wrong`` maps a hint for each likely mistake to a
-    function that recognises it. An error while checking an answer is printed in one line.
+    function that recognises it. An error while checking an answer is explained.
 
     >>> check(0.25, right=lambda p: abs(p - 0.5) < 0.01, wrong={"Two coins, not three.": lambda p: p == 0.25})
     ✗ Not yet. Two coins, not three.
@@ -32,8 +33,7 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
         is_right = bool(right(*answers))
         reason = "Open the hint below, then try again."
     except Exception as error:  # anything that a learner's code may raise
-        told = f"{type(error).__name__}: {error}".splitlines()[0]
-        is_right, reason = False, f"Your answer cannot be checked ({told}). Is it what the exercise asks for?"
+        is_right, reason = False, explain(error, answers)
     if is_right:
         print("✓ Right.")
         return
@@ -43,6 +43,17 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
                 reason = hint
                 break
     print(f"{NOT_YET} {reason}")
+
+
+def explain(error: Exception, answers: tuple[Any, ...]) -> str:
+    """Says whether a learner's function raised the error, or whether its result or an answer is of the wrong kind."""
+    told = f"{type(error).__name__}: {error}".splitlines()[0]
+    functions = [answer.__code__ for answer in answers if isinstance(answer, FunctionType)]
+    if any(frame.f_code in functions for frame, _ in walk_tb(error.__traceback__)):
+        return f"Your function raises {told}"
+    if functions:
+        return f"What your function returns cannot be checked. Does it end with `return` and a value? ({told})"
+    return f"Your answer cannot be checked. Does it have the type and shape that the exercise asks for? ({told})"
 
 
 def is_blank(answer: Any, blank: Any) -> bool:

@@ -109,7 +109,7 @@ def check_not_replaced(source: Path | None, *outputs: Path | None) -> None:
 
 
 def _target(path: Path) -> Path:
-    """The file that a path or link leads to, which need not exist; SbmtError if it is not a regular file."""
+    """The file that a path or link leads to, which need not exist; raises SbmtError if it is not a regular file."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise SbmtError(f"{path} to be a regular file", "a folder, a device or a pipe", "name a regular file")

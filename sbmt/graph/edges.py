@@ -33,13 +33,13 @@ class EdgeList(TokenPairs):
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
         key_mask: bool ``(batch, n_keys)``, the same for keys.
-        causal: Whether no query may have an edge to a later key. If there are fewer queries than keys, the queries are
+        causal: If True, no query may have an edge to a later key. If there are fewer queries than keys, the queries are
             the last tokens: query i is at position i + n_keys - n_queries.
-        multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that keep it.
+        multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that record it.
         check: Whether to check every edge too: keys are in order and in range, and no edge touches padding, or leads
             to a later key if the mask is causal.
 
-    Memory: 8 bytes per edge and per row. SbmtError if the parts do not fit together.
+    Memory: 8 bytes per edge and per row. Raises SbmtError if the parts do not fit together.
     """
 
     row_ptr: Int[Tensor, " rows_plus_1"]
@@ -59,7 +59,7 @@ class EdgeList(TokenPairs):
             if not isinstance(part, Tensor) or part.dtype != torch.int64:
                 raise SbmtError(f"{name} as an int64 tensor", describe(part), "convert it with .long()")
         if row_ptr.device != keys.device:
-            raise SbmtError(f"row_ptr on {keys.device}, as the keys", row_ptr.device, "move one of them")
+            raise SbmtError(f"row_ptr on {keys.device}, like the keys", row_ptr.device, "move one of them")
         if row_ptr.shape != (prod(self.shape[:3]) + 1,):
             expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
             raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one at the end")
@@ -67,7 +67,7 @@ class EdgeList(TokenPairs):
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
         if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
-            raise SbmtError("one integer per edge as multiplicity", describe(many), "give as many as keys")
+            raise SbmtError("one integer per edge as multiplicity", describe(many), "give one per key")
         for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
             object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, keys.device))
         if self.check:
@@ -86,7 +86,7 @@ class EdgeList(TokenPairs):
             got = f"keys from {int(self.keys.min())} to {int(self.keys.max())}"
             raise SbmtError(f"keys in [0, {n_keys})", got, "number the keys of each head from 0")
         if bool((is_unsorted := (self.keys.diff() <= 0) & (rows.diff() == 0)).any()):
-            got = f"repeated or unsorted ones in row {int(rows[1:][is_unsorted][0])}"
+            got = f"repeated or unsorted keys in row {int(rows[1:][is_unsorted][0])}"
             raise SbmtError("strictly ascending keys in every row", got, "sort the row and drop repeated keys")
         example, query = rows // (n_queries * heads), rows % n_queries
         for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
@@ -122,7 +122,7 @@ class EdgeList(TokenPairs):
     ) -> "EdgeList":
         """Edges where a dense boolean mask is True.
 
-        SbmtError if it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
+        Raises SbmtError if it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
@@ -202,18 +202,18 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """The edges of both, without multiplicities; SbmtError if shapes or masks differ. O(n + edges · log(edges))."""
+        """The edges of both, without multiplicities, in O(n + edges · log(edges)). Shapes and masks must be equal."""
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
         for name in ("shape", "query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
             is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} on both sides", "two that differ", "combine masks of the same tokens")
+                raise SbmtError(f"the same {name} on both sides", "different ones", "combine masks of the same tokens")
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """The mask for FlexAttention, which skips blocks without edges; sampled masks have few. O(n²) memory."""
+        """The mask for FlexAttention, which skips blocks without edges (rare in sampled masks). O(n²) memory."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         check_sizes(block_size=block_size)
@@ -232,7 +232,7 @@ class EdgeList(TokenPairs):
     def with_window(self, window: int) -> "EdgeList":
         """These edges and all real pairs with |i − j| ≤ ``window`` / 2, in O(edges + n · window) per graph.
 
-        SbmtError if there are not as many queries as keys, unless the mask is causal.
+        Raises SbmtError if there are not as many queries as keys, unless the mask is causal.
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)

@@ -27,7 +27,7 @@ C_TYPES = {
 }
 _FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
 _FLAGS += ["-ffp-contract=off"]  # so that equal numbers give equal edges on any processor
-_TORCH = Path(torch.__file__).parent  # its stable C interface has the threads that loops run in
+_TORCH = Path(torch.__file__).parent  # its stable C interface provides the threads that loops run in
 _FLAGS += ["-isystem", str(_TORCH / "include")]
 _FLAGS += [f"-D{purpose.name}={purpose * MAX_HEADS}" for purpose in Purpose]
 
@@ -57,7 +57,7 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     Raises:
         SbmtError: If the compiler fails.
 
-    Cost: some seconds for each type, once for each machine.
+    Cost: a few seconds for each type, once on each machine.
     """
     from cffi import FFI
 
@@ -77,7 +77,7 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     name = f"loops-{hashed.hexdigest()[:20]}.so"
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sbmt"
-        if not (folder / name).exists():  # else it is read, be the folder writable or not
+        if not (folder / name).exists():  # otherwise it is read, whether or not the folder is writable
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder) as beside:
                 os.replace(_compile(command, Path(beside)), folder / name)  # whole or not at all
@@ -98,6 +98,6 @@ def _run(command: list[str]) -> bytes:
     done = subprocess.run(command, capture_output=True)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
-        do = "set the environment variable CXX to another one, or to an empty string to use none"
+        do = "set the environment variable CXX to another compiler, or to an empty string to use none"
         raise SbmtError(f"a working C++ compiler ({shlex.join(command[:3])} …)", "; ".join(said[:3]), do)
     return done.stdout

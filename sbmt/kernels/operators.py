@@ -34,7 +34,7 @@ class Ranges(NamedTuple):
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
     """Divides rows into ranges of about equal cost, at least ``least`` each, and at most one for each thread.
 
-    ``costs`` are running sums of the rows' costs, ascending from 0: one number more than rows.
+    ``costs`` are running sums of the rows' costs, ascending from 0: one more number than there are rows.
     """
     n_rows = costs.numel() - 1
     number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
@@ -76,7 +76,7 @@ def _dtype(arguments: Any) -> torch.dtype:
 
 def _run(name: str, *arguments: Any) -> None:
     ffi, loops = library(_dtype(arguments))
-    loop, used = getattr(loops, name), []  # what is used has to live as long as the loop runs
+    loop, used = getattr(loops, name), []  # arguments must stay alive while the loop runs
 
     def in_c(value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -248,7 +248,7 @@ part_memberships.register_autograd(
 
 @operator
 def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, n_queries: int, heads: int) -> Tensor:
-    """A uniform for each edge, float64, that depends on its address alone."""
+    """A uniform number for each edge, float64, that depends only on its address."""
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
     mask = n_queries, 0, heads, row_ptr, keys
     call("cell_uniforms", by_edges(row_ptr), mask, seed, first_example, out)

@@ -26,7 +26,7 @@ def attend_and_draw(
     query: Tensor, key: Tensor, value: Tensor, model: Any, settings: Any, generator: torch.Generator | None,
     first_example: int,
 ) -> AttentionOutput | None:  # fmt: skip
-    """:func:`~sbmt.layers.functional.attend_through` by kernels, or None for settings that they do not serve.
+    """:func:`~sbmt.layers.functional.attend_through` by kernels, or None for settings that they do not support.
 
     Cost: O(n k + edges (d + √k)) for fitted masks, whose memory is O(n (d + √k)), and O(n² (d + k)) for the paper's,
     whose memory is O(n (d + k)). The edges are those of ``sampler="exact"`` on a GPU, or follow the law of Algorithm 1.

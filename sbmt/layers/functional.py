@@ -138,7 +138,7 @@ def attend_through(
     is_fitted = learning == "likelihood" and torch.is_grad_enabled()
     if learning == "likelihood" or reweight or not block_model.has_closed_density:
         rate = block_model.edge_rate(edges)
-        known = rate.detach() if learning == "likelihood" else rate  # which learns from its own loss alone
+        known = rate.detach() if learning == "likelihood" else rate  # the fit is its only source of gradients
         certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
         bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, certain)
     else:
@@ -162,7 +162,7 @@ def attend_through(
 def attend_next(
     layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: torch.Generator | None
 ) -> AttentionOutput | None:
-    """Attention from an SBM layer's new tokens to all so far, whose crossed memberships the cache stores by cluster.
+    """Attention from an SBM layer's new tokens to all tokens so far, whose crossed memberships are cached by cluster.
 
     Returns None for other memberships and samplers, and without compiled loops.
 
@@ -177,7 +177,7 @@ def attend_next(
     key, value, part, weight = cache.append(key, value, new_part, new_weight)
     if cache.kept is None:
         cache.kept = remember(query.shape[0], query.shape[1], blocks), blocks
-    kept, blocks = cache.kept  # before any training, rates depend on the number of keys: let the first call decide
+    kept, blocks = cache.kept  # before any training, rates depend on the number of keys: the first call fixes it
     offset, reach = cache.length - query.shape[2], reach_of(layer.window)
     factors = query_part, query_weight, blocks, part, weight
     first_example = number_examples(0, query.shape[0])

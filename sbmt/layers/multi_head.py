@@ -21,8 +21,8 @@ class MultiHeadAttention(nn.Module):
     Parameter names, their layout and the order of the first arguments are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads unchanged and
     gives the same outputs. There are two differences: the second result is an :class:`~sbmt.types.AttentionOutput`
-    instead of a dense weight matrix, and a ``key_padding_mask`` also masks queries if there are as many as keys. The
-    layer can replace ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
+    instead of a dense weight matrix, and a ``key_padding_mask`` also masks the queries if there are as many of them as
+    keys. The layer can replace ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
 
     Args:
         embed_dim: Width of the model, a multiple of ``num_heads``.
@@ -38,7 +38,7 @@ class MultiHeadAttention(nn.Module):
             :class:`~sbmt.layers.rotary.RotaryPositions`. With a cache it also gets ``first=``, their position.
         **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
 
-    SbmtError if an argument is out of range or not supported by the attention.
+    Raises SbmtError if an argument is out of range or not supported by the attention.
 
     Example:
         >>> layer = MultiHeadAttention(16, 2, n_clusters=4)
@@ -74,7 +74,7 @@ class MultiHeadAttention(nn.Module):
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise SbmtError("dtype as a floating-point type", dtype, "use torch.float32, for example")
         if transform_heads is not None and not callable(transform_heads):
-            do = "pass a function or a module of query and key heads"
+            do = "pass a function or a module that takes query and key heads"
             raise SbmtError("a callable transform_heads", describe(transform_heads), do)
         if embed_dim % num_heads:
             raise SbmtError(f"an embed_dim divisible by num_heads = {num_heads}", embed_dim, "change one of the two")
@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
                 expected = f"{name} of shape (batch, n, {self.embed_dim})"
                 raise SbmtError(expected, tuple(x.shape), "reshape it; batch comes first")
             if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
-                expected = f"{name} of {mine.dtype} on {mine.device}, as the layer"
+                expected = f"{name} of {mine.dtype} on {mine.device}, like the layer"
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
         key_mask = _is_real("key_padding_mask", key_padding_mask, key)
         query_mask = _is_real("query_padding_mask", query_padding_mask, query)
@@ -163,7 +163,7 @@ class MultiHeadAttention(nn.Module):
             query_mask = key_mask
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        value_mask = key_mask if value.shape == key.shape else None  # or the attention refuses it
+        value_mask = key_mask if value.shape == key.shape else None  # otherwise the attention would reject it
         masked = (query, query_mask), (key, key_mask), (value, value_mask)  # padding may be NaN
         heads = [  # batch heads n d_head
             nn.functional.linear(zero_padding(*x), weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -47,25 +47,25 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 """Settings of ``"sbm"``. ``recommended``: an exact law, and self-loops (which need as many keys as queries), without
-which training loses the mask on some seeds. ``faithful``: exactly the paper's, Algorithm 1 included. ``fitted``: ours,
-a sparse mask that learns by likelihood."""
+which training loses the mask on some seeds. ``faithful``: those of the paper,
+including Algorithm 1. ``fitted``: ours, for a sparse mask that learns by likelihood."""
 
 FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what models pass to constructors
 REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 def option(default: Any, help_: str, names: Collection[str] | None = None) -> Any:
-    """A field that the command line offers, with a text for ``--help`` and the allowed names, if it is a name."""
+    """An option of the command line, with a text for ``--help`` and the allowed names, if its value is a name."""
     return field(default=default, metadata={"help": help_, "names": names})
 
 
 def load_plugins() -> None:
-    """Imports the modules that ``SBMT_PLUGINS`` names, separated by commas; SbmtError if an import fails."""
+    """Imports the modules that ``SBMT_PLUGINS`` names, separated by commas; raises SbmtError if an import fails."""
     for name in os.environ.get("SBMT_PLUGINS", "").replace(",", " ").split():
         sys.path.append(os.getcwd())
         try:
             import_module(name)
-        except Exception as error:  # a module may fail in any way while it is imported
+        except Exception as error:  # importing a module may raise anything
             raise SbmtError(f"SBMT_PLUGINS names {name!r}, which cannot be imported: {error!r}") from error
 
 
@@ -74,7 +74,7 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
 
     Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
     if it needs that. Other numbers, names and bools with a default become options of the command line: ``n_hops=2``
-    becomes ``--n-hops``. Your own names can be registered again; SbmtError on a name of the library.
+    becomes ``--n-hops``. Your own names can be registered again; a name of the library raises SbmtError.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
@@ -125,7 +125,7 @@ def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
 
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
-    """The options of an attention with these values, and defaults otherwise; SbmtError on an invalid value."""
+    """The options of an attention with these values, and defaults otherwise; raises SbmtError on an invalid value."""
     allowed = {each.name: each.metadata["names"] for each in fields(options_of(name))}
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:

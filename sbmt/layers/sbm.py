@@ -26,7 +26,7 @@ Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # factor of the initial node MLP of crossed memberships, so that nodes are far apart
 MOST_PARTS = 1 << 15  # numbered by int16
 MOST_CLUSTERS = 1 << 14  # of a group, whose blocks kernels hold in registers
-LARGEST_LEARNED = 10.0  # of the logarithm of a rate: 1 − e^(−rate) is 1 long before, and Algorithm 1 draws every edge
+LARGEST_LEARNED = 10.0  # of the logarithm of a rate: 1 − e^(−rate) is 1 for far less, and Algorithm 1 draws every edge
 LEAST_START = 1e-6  # the logarithm of a start is at most minus this, since 0 means that there is none yet
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
 SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # in a layer's representation
@@ -69,7 +69,7 @@ class SBMAttention(nn.Module):
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         membership: ``"sigmoid"`` (the paper's), or ``"crossed"``, which needs the Poisson link.
         self_loops: Whether every token also attends to itself.
-        window: Whether every token also attends to those at most ``window / 2`` positions away.
+        window: Tokens also attend to those at most ``window / 2`` positions away; None means no window.
         dropout: Dropout of the attention weights in training, in [0, 1).
         backend: Implementation of attention along the edges, or ``"auto"``.
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
@@ -79,15 +79,15 @@ class SBMAttention(nn.Module):
         reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
         sink: Whether each head learns a logit that takes part in the softmax without a value, so that a token may
             attend to nothing.
-        causal: Whether no token attends to a later one. If there are fewer queries than keys, they are the last tokens.
+        causal: If True, no token attends to a later one. If there are fewer queries than keys, they come last.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
     In eval mode masks are still sampled, as in the paper, but without exploration and dropout. Initially all edge
-    probabilities are close to ¼, except with crossed memberships. SbmtError if an argument is unknown, out of range, or
-    contradicts another.
+    probabilities are close to ¼, except with crossed memberships. Raises SbmtError if an argument is unknown, out of
+    range, or contradicts another.
 
     Cost: O(n k² + edges · (k + d)) for each head; with crossed memberships O(n √k d + edges · d).
     Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
@@ -240,7 +240,7 @@ class SBMAttention(nn.Module):
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
     def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
-        """The logarithm of γ: a learned number plus a start, which the first training step sets; 0 is not yet set."""
+        """The logarithm of γ: a learned number plus a start, which the first training step sets; 0 means not set."""
         assert self.log_rate is not None  # likelihood has one
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
@@ -272,7 +272,7 @@ class SBMAttention(nn.Module):
         crossed memberships are then numbered within the cache's capacity.
 
         For an empty batch and for tensors without numbers (``torch.device("meta")``, ``FakeTensorMode``), the output
-        has the right shapes and no edges. SbmtError on arguments that do not fit, and inside ``torch.export``.
+        has the right shapes and no edges. Raises SbmtError on arguments that do not fit, and inside ``torch.export``.
         """
         check_attention_inputs(query, key, value, None if self.causal else self.window)
         if (shapes := shapes_alone(self, query, key, value)) is not None:

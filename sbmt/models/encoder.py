@@ -44,7 +44,7 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Vectors, key_padding_mask: Mask = None, **options: Any) -> tuple[Vectors, AttentionOutput]:
-        """The new token vectors, and the output of the attention, to which ``options`` go."""
+        """The new token vectors, and the output of the attention; ``options`` are passed to the attention."""
         y = self.attention_norm(x)
         y, attended = self.attention(y, y, y, key_padding_mask, **options)
         x = x + self.dropout(y)
@@ -66,7 +66,7 @@ class Encoder(nn.Module):
         max_length: Length of the longest sequence; None sets no limit.
         d_model: Width of the token vectors; ``d_hidden`` is the width inside each block's MLP.
         n_heads: Heads of each of the ``n_layers`` blocks.
-        dropout: After the embedding, attention and MLPs, in [0, 1).
+        dropout: Dropout after the embedding, attention and MLPs, in [0, 1).
         embedding_std: Initial standard deviation of the embeddings.
         n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
         d_input: Width of the tokens where they are vectors, instead of ``vocab_size``.
@@ -112,7 +112,7 @@ class Encoder(nn.Module):
             positions = "none" if max_length is None else "learned"
         check_choice("positions", positions, Positions)
         if positions == "learned" and max_length is None:
-            raise SbmtError("learned positions need max_length: give it, or take rotary positions")
+            raise SbmtError("learned positions need max_length: give it, or use rotary positions")
         if positions == "rotary" and "transform_heads" in arguments:
             raise SbmtError("give either rotary positions or transform_heads, got both")
         self.d_model, self.max_length, self.vocab_size, self.positions = d_model, max_length, vocab_size, positions

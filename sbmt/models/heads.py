@@ -66,7 +66,7 @@ class SentenceClassifier(Head):
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
     Args:
-        dropout: Before either linear layer while training, in [0, 1).
+        dropout: Dropout before both linear layers in training, in [0, 1).
 
     Paper: section 5.3 and Table 7; the head is that of the paper's pipeline. Deviation: the mean excludes padding.
     """
@@ -127,7 +127,7 @@ class TokenHead(Head):
 
 
 class TokenTagger(TokenHead):
-    """Encoder and one linear layer. Args: the encoder, and the number of logits per token."""
+    """An encoder and a linear layer, which gives ``n_labels`` logits per token."""
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__(encoder, n_labels=n_labels)
@@ -182,7 +182,7 @@ class CausalLM(TokenHead):
         for module in encoder.modules():
             if isinstance(module, MultiHeadAttention) and not getattr(module.attention, "causal", False):
                 kind = type(module.attention).__name__
-                raise SbmtError(f"{kind} in the encoder is not causal: take an attention with causal=True")
+                raise SbmtError(f"{kind} in the encoder is not causal: use an attention with causal=True")
 
     def logits(self, values: Tensor) -> Tensor:
         """The scores of the whole vocabulary."""
@@ -213,8 +213,8 @@ class CausalLM(TokenHead):
         Attention runs in eval mode. Its cost per token is that of :func:`~sbmt.layers.functional.attend_next` with the
         preset ``"fitted"``; otherwise it grows with the length of the context.
 
-        SbmtError if an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a sequence is
-        padded on the right or has no real token.
+        Raises SbmtError if an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a
+        sequence is padded on the right or has no real token.
         """
         if mask is not None:
             options = {"temperature": temperature, "top_k": top_k, "generator": generator}

@@ -1,4 +1,4 @@
-"""The exact sampler: independent Bernoulli edges, in time that grows with their number instead of that of all pairs."""
+"""The exact sampler: independent Bernoulli edges, in time proportional to the number of edges rather than of pairs."""
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ def sample_exact(
     r"""Every pair of real tokens is an edge with its probability, independently of all others.
 
     A window is added as by :meth:`EdgeList.with_window`. Compiled loops draw the edges on the CPU, kernels on a GPU,
-    and else :func:`sample_with_torch`: the law is the same, but one seed gives different edges.
+    and otherwise :func:`sample_with_torch`: the law is the same, but one seed gives different edges.
 
     Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k), unless crossed.
     """
@@ -69,7 +69,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
     for $c_i = -\ln(1 - \bar x_i)/\bar x_i$ with an upper bound $\bar x_i$ of the row, at most 32. Under the Poisson
     link the candidates already have the right law: c = 1, and all are kept.
 
-    Graphs are drawn pair by pair where so many candidates are expected that this is cheaper, and so are single queries
+    Graphs for which so many candidates are expected that this is cheaper are drawn pair by pair, as are single queries
     of causal models.
 
     Cost: O(n k²) for the tables, O(log(n k) + k) per edge; no n² unless a graph is that dense.

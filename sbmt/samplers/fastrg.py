@@ -16,12 +16,12 @@ MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
 
 
 def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    r"""Draws Poisson(total rate) edges, each by its clusters, and merges repeated ones.
+    r"""Draws Poisson(total rate) edges, each by first choosing its clusters, and merges repeated ones.
 
     The number of times a pair is drawn is Poisson with mean $r_{ij} + \delta$, so it becomes an edge with probability
     $1 - e^{-(r_{ij} + \delta)}$: at most 63.2 % under the bilinear link.
 
-    Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn; SbmtError beyond 2²⁶ draws.
+    Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn; raises SbmtError beyond 2²⁶ draws.
     Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are corrected; examples and heads are
     drawn together; exploration is an additional cluster; the multiplicity of each edge is recorded.
     """
@@ -40,7 +40,7 @@ def poisson_cells(query: Tensor, rate: Tensor, key: Tensor, seed: int, first_exa
     """The cells of a Poisson number of draws in each graph, in any order and with repeats.
 
     ``rate``, ``(batch, heads, pairs)``, is the expected number of draws of each pair (u, v) of clusters, or of each
-    cluster u = v. Such a draw chooses query i with probability ∝ ``query[i, u]`` and key j with ∝ ``key[j, v]``.
+    cluster u = v. Such a draw chooses query i with probability ∝ ``query[i, u]``, and key j ∝ ``key[j, v]``.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
@@ -95,7 +95,7 @@ def causal_cells(
 def _check_total(rates: Tensor) -> None:
     total = float(rates.sum())
     if total > MOST_DRAWS:
-        do = "use sampler='exact', whose cost does not grow with rates beyond 1, or smaller rates"
+        do = "use sampler='exact', whose cost does not grow with rates beyond 1, or reduce the rates"
         raise SbmtError(f"at most {MOST_DRAWS:,} edges to draw, repeats included", f"{total:.3g}", do)
 
 

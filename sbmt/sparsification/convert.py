@@ -33,7 +33,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         **arguments: Further arguments of :class:`~sbmt.SBMAttention`, instead of those of the preset ``fitted`` and of
             :data:`DIFFERENT`.
 
-    SbmtError if the model has no full attention, or one that masks cannot replace, such as a subclass.
+    Raises SbmtError if the model has no full attention, or one that masks cannot replace, such as a subclass.
 
     Example:
         >>> import torch, sbmt
@@ -65,7 +65,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
 
 
 def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
-    """A model's attentions that learn by likelihood, by name; SbmtError if it has none."""
+    """A model's attentions that learn by likelihood, by name; raises SbmtError if it has none."""
     layers = {name: module for name, module in model.named_modules() if isinstance(module, SBMAttention)}
     found = {name: layer for name, layer in layers.items() if layer.learning == "likelihood"}
     if not found:

@@ -34,7 +34,7 @@ class MaskQuality:
         density: The share of pairs that are edges, in [0, 1].
         error: The relative error $\lVert wV - aV \rVert / \lVert aV \rVert$ of the output, over all queries.
         effective_keys: The effective sample size $1 / \sum_j w_{ij}^2$ of a query's weights.
-        attended_keys: That of full attention, $1 / \sum_j a_{ij}^2$.
+        attended_keys: The same for full attention, $1 / \sum_j a_{ij}^2$.
     """
 
     attention_mass: Tensor
@@ -83,13 +83,13 @@ def fit_block_models(
         model: The result of :func:`~sbmt.sparsify`, or a model trained with the preset ``fitted``.
         batches: Inputs of the model: tensors, tuples of arguments, or mappings of keyword arguments, repeated as often
             as needed.
-        steps: Steps of Adam, one batch each; some hundreds are enough.
+        steps: Steps of Adam, one batch each; a few hundred are enough.
         learning_rate: Largest learning rate; it falls to zero over the last third of the steps, along a cosine.
         n_queries: Number of random queries per sequence that each step uses. Causal masks use all queries.
         n_measured: Number of further batches on which the masks are measured.
         on_step: Called after each step with its number, from 1, and its loss.
 
-    SbmtError if the model has no fitted masks, a number is out of range, or the batches run out or reach no mask.
+    Raises SbmtError if the model has no fitted masks, a number is out of range, or batches run out or reach no mask.
     Cost: for each step, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)

@@ -42,7 +42,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     are_causal |= {settings[x] for x in ("causal",) if x in settings}
     if len(are_causal) > 1:
         kinds = ", ".join(sorted({type(module).__name__ for module in modules}))
-        raise SbmtError(f"masks must all be causal or none, got both ({kinds}): sparsify encoder or decoder alone")
+        raise SbmtError(f"all masks or none must be causal, got both ({kinds}): sparsify encoder or decoder alone")
     settings = settings | {"causal": are_causal.pop()}
     for module in modules:
         name, config = type(module).__name__, getattr(module, "config", None)
@@ -126,7 +126,7 @@ def attend(
 def real_tokens(
     *_: Any, q_length: int, kv_length: int, mask_function: Any, attention_mask: Tensor | None = None, **named: Any
 ) -> Tensor | None:
-    """The mask of real tokens, bool ``(batch, n_keys)``, or None; SbmtError if the model needs another mask."""
+    """The mask of real tokens, bool ``(batch, n_keys)``, or None; raises SbmtError if the model needs another mask."""
     from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
     q_offset, settings = named.get("q_offset", 0), getattr(named.get("config"), "sbmt", None) or {}

@@ -181,7 +181,7 @@ def spoilt(shape, value):
         ({"link": "probit"}, "link to be one of 'bilinear', 'poisson', got 'probit'"),
         ({"query_membership": torch.ones(2, 3, 4, 2, dtype=torch.int64)}, "query_membership as a floating-point"),
         ({"block_matrix": torch.rand(2, 2)}, "4 dimensions and a block matrix with 3"),
-        ({"block_matrix": torch.rand(3, 2, 3)}, "one number of clusters k"),
+        ({"block_matrix": torch.rand(3, 2, 3)}, "the same number of clusters k"),
         ({"key_membership": torch.rand(3, 3, 5, 2)}, "batch sizes"),
         ({"key_membership": torch.rand(2, 3, 0, 2)}, "at least one example, head, query, key and cluster"),
         ({"query_membership": spoilt((2, 3, 4, 2), float("nan"))}, r"query_membership in \[0, 1\] without NaN"),

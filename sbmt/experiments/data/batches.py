@@ -18,7 +18,7 @@ from sbmt.experiments.data.source import Ints, check_numbers
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The inputs of a model and the labels to predict."""
+    """The inputs of a model, and the labels that it has to predict."""
 
     # For pairs of documents (batch, 2, n), for tokens of several ids or vectors (batch, n, …).
     tokens: Int[Tensor, "batch *_"] | Float[Tensor, "batch *_"]
@@ -74,7 +74,7 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
     """Reduces a square image to ``length`` pixels by rounded means over blocks; it may have that size already."""
     side, small = isqrt(len(pixels)), isqrt(length)
     if side * side != len(pixels) or small * small != length or small == 0 or side % small:
-        raise SbmtError(f"a length that divides a square of {len(pixels)} pixels", length, "take 1024, 256 or 64")
+        raise SbmtError(f"a length that divides a square of {len(pixels)} pixels", length, "use 1024, 256 or 64")
     step = side // small
     sums = pixels.reshape(small, step, small, step).sum((1, 3), dtype=np.int64)
     means: NDArray[np.uint8] = ((sums + step * step // 2) // (step * step)).astype(np.uint8)

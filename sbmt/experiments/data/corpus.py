@@ -17,12 +17,12 @@ from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.source import SPLITS, Bools, Examples, Ints, Source, Symbols, check_numbers
 from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 
-VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # tokens of RoBERTa's, and for a few megabytes of text
+VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # tokens in RoBERTa's vocabulary, and for a few megabytes of text
 LINES_AT_ONCE = 100_000  # in memory
 EVERY = 20  # one line in this many is held out for each split without a file
 FOLDER = "lm"
 NAME = re.compile(r"[^.].*\.txt(\.gz)?", re.DOTALL)
-GET = "put text in UTF-8 there, in one file or several named *.txt or *.txt.gz"
+GET = "put UTF-8 text there, in one or several files named *.txt or *.txt.gz"
 _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
 
 Lines = Iterator[tuple[Path, str]]  # with the file of each

@@ -26,7 +26,7 @@ class GlueTask:
     held_out: tuple[tuple[str, str], ...] = (("test", "dev"),)  # other splits than train, and the stems of their tables
 
 
-_MNLI = ("contradiction", "neutral", "entailment")  # as the paper's pipeline has them, on which F1 of 1 and 2 depends
+_MNLI = ("contradiction", "neutral", "entailment")  # in the pipeline's order, on which the F1 of 1 and 2 depends
 _HELD_OUT = (("test", "dev_matched"), ("mismatched", "dev_mismatched"))
 _QNLI = ("entailment", "not_entailment")
 _QUESTIONS = ("question1", "question2")

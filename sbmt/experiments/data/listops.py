@@ -77,12 +77,12 @@ class TreeLaw:
 
 
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
-    """Draws trees level by level and returns those that are kept; a tree is abandoned once it must be too long."""
+    """Draws trees level by level and returns those that are kept; trees that cannot be short enough are abandoned."""
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
     levels: list[tuple[list[int], list[int]]] = []  # of each depth: symbols of all nodes, and places of their children
     lengths = np.zeros(n_trees, dtype=np.int64)  # of an abandoned tree: max_length
-    tree = np.arange(n_trees)  # to which each node of a depth belongs, children of one parent side by side
+    tree = np.arange(n_trees)  # the tree of each node at a depth; children of one parent are neighbours
     for depth in range(1, law.max_depth + 1):
         kind, choice = generator.random((2, len(tree)))
         is_operator = (kind >= law.digit_share) & (depth < law.max_depth)

@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import MOST_BYTES, check_regular, tell_os_errors
 
-DOWNLOAD_AGAIN = "the file is damaged or a different one: download it again"
+DOWNLOAD_AGAIN = "the file is damaged, or not the expected one: download it again"
 MOST_IN_LINE = 1 << 28  # bytes of a table
 
 

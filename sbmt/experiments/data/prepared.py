@@ -181,7 +181,7 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
         check_numbers(labels, len(info["class_names"]), "labels")
         check_arrangement(splits, len(labels))
         return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
-    except Exception as error:  # of a damaged file NumPy raises almost anything
+    except Exception as error:  # NumPy may raise almost anything for a damaged file
         if isinstance(error.__cause__ or error, PermissionError):
             raise SbmtError(f"no permission to read {folder}: allow it with chmod") from error
         do = "remove the folder and prepare them again"

@@ -7,7 +7,7 @@ from torch import Tensor
 from sbmt.errors import SbmtError, check_sizes
 
 NO_ANSWER = -1  # where nothing is asked
-POWER = 0.01  # of the distance to the query in sequences of many: small, so that most queries come soon
+POWER = 0.01  # in the law of a query's place in multi-query recall: small, so that most queries come soon
 
 
 def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
@@ -34,9 +34,9 @@ def sample_recall(
 ) -> tuple[Int[Tensor, "batch n 2"], Int[Tensor, "batch n"]]:
     """Draws sequences of items, each a key with a value, and of queries, each a key without one, in random order.
 
-    A query asks for its key's value, or with ``permutation`` for that of the previous key; none asks for distractors.
-    A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An answer is a
-    value in [0, n_values), or ``NO_ANSWER`` at items.
+    A query asks for its key's value, or with ``permutation`` for that of the previous key; no query asks for a
+    distractor. A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An
+    answer is a value in [0, n_values), or ``NO_ANSWER`` at items.
     """
     check_recall(n_pairs, n_queries, n_distractors, n_keys, n_values)
     check_sizes(batch_size=batch_size)
@@ -74,9 +74,9 @@ def sample_multi_query(
 ) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n"]]:
     """Draws sequences that start with pairs of a key and a value, and repeat each key once later, as a query.
 
-    Keys are distinct symbols of the first half of the vocabulary, values distinct ones of the second. After all pairs,
-    every second place may contain a query, and the t-th of them does with a probability that falls as t^(POWER − 1).
-    All others contain random symbols.
+    Keys are distinct symbols of the first half of the vocabulary, and values are distinct symbols of the second. After
+    all pairs, every second place may contain a query, and the t-th of them does with a probability that falls as
+    t^(POWER − 1). All other places contain random symbols.
 
     Returns tokens, and at each query the value to answer with, ``NO_ANSWER`` elsewhere.
 

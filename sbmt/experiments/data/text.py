@@ -1,4 +1,4 @@
-"""Byte-level text: is a film review positive? Reads the reviews of IMDB from the archive that is distributed."""
+"""Byte-level text: is a film review positive? Reads the reviews of IMDB from their original archive."""
 
 import re
 from collections.abc import Iterator

@@ -62,7 +62,7 @@ class Tokenizer:
             expected = f"a tokeniser with ids of {', '.join(SPECIALS)}, all below {MOST_TOKENS}, and no dropout"
             raise SbmtError(expected, got, _DO)
         if (decoded := self.decode(self.encode(_PROBE))) != _PROBE:
-            raise SbmtError("a byte-level tokeniser, which gives back its text", f"{decoded!r} for {_PROBE!r}", _DO)
+            raise SbmtError("a byte-level tokeniser that reproduces its text", f"{decoded!r} for {_PROBE!r}", _DO)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

@@ -48,10 +48,10 @@ class AttendedDocument:
     """The tokens that heads attend to in one document, under one draw of the masks."""
 
     tokens: Int[Tensor, " n"]  # without the padding at the end
-    in_degrees: Float[Tensor, "layers heads n"]  # share of the real queries that attend each key
-    densities: Float[Tensor, "layers heads"]  # share of the real pairs that are attended
+    in_degrees: Float[Tensor, "layers heads n"]  # share of the real queries that attend to each key
+    densities: Float[Tensor, "layers heads"]  # share of the real pairs that are attended to
     query: int  # position of a query
-    is_attended: Bool[Tensor, "layers heads n"]  # whether it attends each key
+    is_attended: Bool[Tensor, "layers heads n"]  # whether it attends to each key
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Inspection:
 
     run: Run
     per_example: Evaluation
-    calls: tuple[tuple[Tensor, Tensor, torch.Generator], ...]  # by batch: tokens, which are real, what draws the masks
+    calls: tuple[tuple[Tensor, Tensor, torch.Generator], ...]  # by batch: tokens, which are real, masks' generator
 
     @property
     def densities(self) -> NDArray[np.float64]:
@@ -237,11 +237,11 @@ def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], titl
             add_colorbar(image, ticks=MaxNLocator(4)).ax.tick_params(labelsize=7.5)
             ax.set_title(_head_title(document, head), fontsize=9)
 
-    return _ROW * rows, f"{title}; maps: share of the queries that attend a pixel", draw
+    return _ROW * rows, f"{title}; maps: share of the queries that attend to a pixel", draw
 
 
 def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, n_documents: int) -> Part:
-    """The text once per head, shaded by how often each token is attended; only what surrounds the query if long."""
+    """The text once per head, shaded by how often each token is attended to; if long, only the query's surroundings."""
     n, most = len(document.tokens), (MOST_TOKENS if run.tokenizer is None else MOST_WORDS) // n_documents
     first = max(0, min(document.query - most // 2, n - most))
     shown = slice(first, min(n, first + most))
@@ -258,7 +258,7 @@ def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], tit
 
     if most < n:
         title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {n:,}"
-    return height * upper.size, f"{title}; boxed: query {document.query:,}, underlined: what it attends", draw
+    return height * upper.size, f"{title}; boxed: query {document.query:,}, underlined: what it attends to", draw
 
 
 def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:

@@ -30,7 +30,7 @@ def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[str, Any]]) -> None:
-    """The accuracy, or perplexity, of every run over its density, with lines for what guessing reaches."""
+    """The accuracy, or perplexity, of every run over its density, with lines for the results of guessing."""
     first = result["runs"][0]
     is_language = "frequencies" in first
     for run in result["runs"]:
@@ -67,7 +67,7 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Writes the figure of pre-training and fine-tuning: a panel for each, perplexity or accuracy against density."""
     marks = marks_of({name: title for one in results.values() for name, title in one["titles"].items()})
     columns = min(2, len(results) + 1)
-    rows = ceil((len(results) + 1) / columns)  # the legend has a place of its own
+    rows = ceil((len(results) + 1) / columns)  # the legend takes the place of a panel
     with saved_figure(path, 3.75 * columns, 3.1 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
         for ax, result in zip(axes, results.values(), strict=False):

@@ -28,7 +28,7 @@ Loss = Callable[[Tensor], Tensor]  # from values (batch, n_queries, d_value) to 
 
 @dataclass(frozen=True, eq=False)
 class EstimatorReport:
-    """An estimator of the gradient, compared with the gradient. Cells of certain edges are 0 throughout."""
+    """An estimator of the gradient, compared with the exact gradient. Cells of certain edges are 0 throughout."""
 
     exact: Float[Tensor, "n_queries n_keys"]  # gradient of the expected loss with respect to p, without exploration
     mean: Float[Tensor, "n_queries n_keys"]  # mean of the guess over masks
@@ -85,7 +85,7 @@ def measure_estimators(
     """
     is_random = (probability > 0) & (probability < 1)
     if not bool(((probability >= 0) & (probability <= 1)).all()) or not 1 <= int(is_random.sum()) <= MOST_RANDOM_EDGES:
-        do = "give probabilities in [0, 1], most of them 0 or 1: each other one doubles the number of masks"
+        do = "give probabilities in [0, 1], most of them 0 or 1: every other value doubles the number of masks"
         raise SbmtError(f"1 to {MOST_RANDOM_EDGES} random edges", int(is_random.sum()), do)
     # mask number x holds random edge e where x & bit[e]
     bit = 1 << torch.arange(int(is_random.sum()))
@@ -106,7 +106,7 @@ def measure_estimators(
     losses = loss(values)
     if losses.shape != number.shape or not bool(losses.isfinite().all()):
         do = "reduce all dimensions but the first; queries without edges give zeros"
-        raise SbmtError(f"finite losses of shape ({len(number)},), one a mask", tuple(losses.shape), do)
+        raise SbmtError(f"finite losses of shape ({len(number)},), one per mask", tuple(losses.shape), do)
     (slope,) = torch.autograd.grad(losses.sum(), values)
     losses, values = losses.detach().double(), values.detach()
     without = number[:, None] & ~bit  # masks r: the number of the mask without the edge

@@ -85,8 +85,8 @@ def _controls(n_chunk: int) -> tuple[Trial, ...]:
     )
 
 
-# At 1,024 tokens not even full attention leaves chance in 2,000 steps unless queries and keys start alike, as those of
-# Reformer always do; there all methods start so.
+# At 1,024 tokens not even full attention does better than chance in 2,000 steps unless queries and keys start alike, as
+# they always do in Reformer; there all methods start in this way.
 for length, n_clusters, n_chunk in ((64, 256, 16), (256, 1024, 32), (1024, 2304, 32)):
     trials = Trial("fitted", "fitted", FITTED | {"n_clusters": n_clusters}, n_seeds=5), *_controls(n_chunk)
     if is_long := length >= 1024:
@@ -95,7 +95,7 @@ for length, n_clusters, n_chunk in ((64, 256, 16), (256, 1024, 32), (1024, 2304,
     config = replace(_scheduled(DEMO, length), has_tied_start=is_long)
     _add(f"fitted-{length}", f"fitted masks, {length:,} tokens", config, trials, 2)
 
-# Values never seen in training, so that none can be learned by heart
+# Values never seen in training, so that none can be memorised
 
 for length, n_chunk in ((64, 16), (256, 32)):
     unseen = {"preset": "fitted", "n_clusters": 1024, "edges_per_query": 80.0}
@@ -122,7 +122,7 @@ PENALTY = Trial("sbm-0.1", "SBM, λ = 0.1", {"density_weight": 0.1})
 BLACK = Trial("full-black", "full attention, black pixels count", {"attention": "full", "quirks": False})
 FILMS = REDUCED["retrieval"].override(data="retrieval-films", length=256, batch_size=16, steps=400, learning_rate=1e-3)
 LONG = REDUCED | {"retrieval": FILMS, "retrieval-topics": REDUCED["retrieval"]}
-"""The study ``retrieval`` is on pairs of film reviews, where no attention leaves chance, ``retrieval-topics`` on
+"""The study ``retrieval`` is on pairs of film reviews, where no attention beats chance, ``retrieval-topics`` on
 generated pairs."""
 
 further = {"listops": (PENALTY, REFORMER), "retrieval": (), "pathfinder": (PENALTY, BLACK)}
@@ -142,7 +142,7 @@ def _fitted_to(c: int) -> Trial:
 for name, cs, width, n_seeds in (
     ("listops", (4, 2), 2, 3),
     ("pathfinder", (4, 2), 4, 3),
-    ("retrieval-topics", (8,), 8, 3),  # one seed said that masks matter there
+    ("retrieval-topics", (8,), 8, 3),  # on one seed, masks mattered there
     *((name, (8,), 8, 1) for name in ("text", "retrieval", "image")),
 ):
     # without rotary positions and twice the steps, the attentions hardly differ on ListOps
@@ -170,7 +170,7 @@ near = Trial("window", "window", WINDOW | {"window": 16}, n_seeds=2)
 trials = (FULL, near, *compared, LINEAR, REFORMER)
 _add("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
-# Causal attention: multi-query recall in one layer, which a convolution of the embeddings suffices for, and bytes
+# Causal attention: multi-query recall in one layer, for which a convolution of the embeddings is enough, and bytes
 
 multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, vocab_size=512, embedding_std=0.3)
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)

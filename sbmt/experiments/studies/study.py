@@ -36,11 +36,11 @@ class Trial:
 
     name: str  # in folders and results
     title: str  # in tables and figures
-    settings: dict[str, Any] = field(default_factory=dict)  # changes of the configuration and its attention
+    settings: dict[str, Any] = field(default_factory=dict)  # changes to the configuration and its attention
     density_of: str | None = None
     """Name of another trial, whose test density on the same seed becomes ``mask_density``; its mean edge probability if
     the masks of both contain a window."""
-    n_seeds: int | None = None  # if it differs from the study's
+    n_seeds: int | None = None  # if it differs from that of the study
 
 
 @dataclass(frozen=True)

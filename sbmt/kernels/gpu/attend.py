@@ -15,18 +15,18 @@ from sbmt.kernels.gpu.draw import TILE, Draw, Sizes, edge_probability, enter_row
 from sbmt.kernels.gpu.tokens import are_real, rows_of, strided
 from sbmt.kernels.gpu.totals import finish_keys
 
-GRAPHS = 1024  # of a step in the means over all
+GRAPHS = 1024  # graphs per step in the means over all graphs
 
 
 class Inputs(NamedTuple):
-    """The inputs of attention: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` has them."""
+    """The inputs of attention: queries, keys and values as :func:`sbmt.kernels.gpu.tokens.strided` returns them."""
 
     query: Any
     key: Any
     value: Any
     sink: Any
     scale: Any
-    smallest: Any  # an edge that is drawn with less probability counts as if it were this
+    smallest: Any  # edges that were less probable count as if they had this probability
     c: Any  # edges per query, to which the rates are fitted
 
 
@@ -173,8 +173,8 @@ def _lead_total_back(draw, row, rates, to_rate, per_rate, s: tl.constexpr):
 class DrawnAttention(torch.autograd.Function):
     """Attends along drawn edges; returns values, densities, expected densities estimated from edges, and the loss.
 
-    The loss is that of :func:`sbmt.block_model.fit.fit_loss`; its gradient reaches rates and memberships alone, and
-    that of the values all else.
+    The loss is that of :func:`sbmt.block_model.fit.fit_loss`; its gradient reaches only rates and memberships; the
+    gradient of the values reaches everything else.
     """
 
     @staticmethod
@@ -182,7 +182,7 @@ class DrawnAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, weight: Tensor,
         draw: Draw, sizes: Sizes, smallest: float, c: float, is_fitted: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """Rates and weights are those in ``draw``, given for their gradients."""
+        """Rates and weights are those in ``draw``, passed separately because they need gradients."""
         d, d_value = query.shape[3], value.shape[3]
         by = d**-0.5, smallest, c
         widths = d, triton.next_power_of_2(d), d_value, triton.next_power_of_2(d_value)

@@ -10,19 +10,19 @@ from torch import Tensor
 from sbmt.kernels.gpu.tokens import are_real, strided_mask
 
 CHUNK = 32  # keys that are counted together: a causal query sees whole chunks by cluster, and its own key by key
-ROWS, COLUMNS = 64, 32  # of a table, as its running sums are formed
+ROWS, COLUMNS = 64, 32  # of a table, for its running sums
 MOST_CLUSTERS = 256  # of a program
 
 
 class Members(NamedTuple):
     """The keys of each cluster, in order of position; cluster (g, a, b) has number (g · size + a) · size + b."""
 
-    n_before: Tensor  # (graphs, chunks + 1, clusters + 1), keys before a chunk, at last all: by cluster, and real ones
-    mass: Tensor  # likewise, the sum of a cluster's memberships
+    n_before: Tensor  # (graphs, chunks + 1, clusters + 1), keys before each chunk by cluster, and real ones; last all
+    mass: Tensor  # of the same shape, the sum of a cluster's memberships
     starts: Tensor  # int32 (graphs, clusters), where a cluster starts in the next two
     keys: Tensor  # int32 (graphs, 4 · groups · n_keys)
     until: Tensor  # the sum of a cluster's memberships up to each of its keys
-    n_real: Tensor  # int32 (graphs, n_keys), real keys up to each; anything if all are real
+    n_real: Tensor  # int32 (graphs, n_keys), number of real keys up to each; unused if all are real
 
 
 @triton.jit

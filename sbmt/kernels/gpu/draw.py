@@ -1,8 +1,8 @@
 """Drawing edges from memberships in crossed partitions: one program for each row, which does not store them.
 
 A row's edges are the keys of its window, which are certain; keys that are visited one by one, where a row expects many
-of them or they are in a causal row's own chunk; and the keys that points of a Poisson process land on, of which only
-the first on each key counts. Tiles of such keys are drawn again wherever they are needed, from random numbers that
+of them or they are in a causal row's own chunk; and the keys that points of a Poisson process land on, where only the
+first point on each key counts. Tiles of such keys are drawn again wherever they are needed, from random numbers that
 depend only on their address (:mod:`sbmt.counter_rng`), so no edge is ever stored, and the host never waits for the
 device.
 
@@ -23,7 +23,7 @@ from sbmt.kernels.gpu.tokens import are_real, strided_mask
 CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
 CANDIDATE = tl.constexpr(Purpose.CANDIDATE * MAX_HEADS)
-DENSE_SHARE = tl.constexpr(0.125)  # a row that expects more points than this share of its keys goes key by key
+DENSE_SHARE = tl.constexpr(0.125)  # a row that expects more points than this share of its keys is drawn key by key
 TILE = 16  # keys at a time
 
 
@@ -32,14 +32,14 @@ class Draw(NamedTuple):
 
     rates: Any  # (graphs, n_queries, parts), each query's rates to all parts
     part: Any  # parts of keys, int16 (graphs, n_keys, 4 · groups)
-    weight: Any  # how much keys are in them
+    weight: Any  # memberships of keys in them
     members: Any  # the same by cluster
-    query_mask: Any  # as :func:`sbmt.kernels.gpu.tokens.strided_mask` has it
+    query_mask: Any  # as :func:`sbmt.kernels.gpu.tokens.strided_mask` returns it
     key_mask: Any
     seed: Any  # int64 ()
     first_example: Any  # its number
     extra: Any  # δ ≥ 0, added to the rate of each pair of real tokens
-    reach: Any  # all real keys at most so many places from a row are certain; none if negative
+    reach: Any  # real keys at most this many positions from a row are certain; none if negative
     offset: Any  # how many keys come before the first query's own in causal masks, else 0
     n_queries: Any  # rows of a graph
     n_keys: Any
@@ -61,8 +61,8 @@ class Row(NamedTuple):
     cell_high: Any
     is_real: Any
     n_real: Any  # keys that points may land on
-    n_drawn: Any  # points that land by rates
-    n_points: Any  # and those that land on any key
+    n_drawn: Any  # points that are drawn by rates
+    n_points: Any  # points in all, including those that may land on any key
     n_near: Any  # tiles of the window
     first_point: Any  # the first tile after those of keys that are visited one by one
     n_tiles: Any
@@ -93,8 +93,8 @@ def uniform(word):
 
 @triton.jit
 def random_words(draw, example, head, query, purpose, block):
-    """Those of :func:`sbmt.counter_rng.random_blocks`."""
-    here = block * 0  # so that all words of the counter have one shape
+    """The words of :func:`sbmt.counter_rng.random_blocks`."""
+    here = block * 0  # so that all words of the counter have the same shape
     example = (example + draw.first_example).to(tl.uint32) + here.to(tl.uint32)
     query, head = query + here, (head + purpose).to(tl.int32) + here
     return tl.philox(tl.load(draw.seed), block.to(tl.uint32), query.to(tl.uint32), head.to(tl.uint32), example)
@@ -222,7 +222,7 @@ def _points(draw, row, t, s: tl.constexpr):
 
 @triton.jit
 def part_rate(draw, rates, entry):
-    """A row's rates to the two parts of a partition that keys are in, which have these entries."""
+    """A row's rates to the two parts of a partition that keys are in; their entries are ``entry`` and the next."""
     rate = tl.load(rates + tl.load(draw.part + entry)) * tl.load(draw.weight + entry)
     return rate + tl.load(rates + tl.load(draw.part + entry + 1)) * tl.load(draw.weight + entry + 1)
 
@@ -231,7 +231,7 @@ def part_rate(draw, rates, entry):
 def visit_tile(draw, row, q, s: tl.constexpr, TILE: tl.constexpr):
     """Keys of tile q, which of them are edges, their rates, and with what probability they are drawn.
 
-    And which keys of a causal row's own chunk the tile visits, whose rates are not part of the row's total.
+    It also returns which keys of a causal row's own chunk the tile visits, whose rates the total leaves out.
     """
     lane = tl.arange(0, TILE)
     if q < row.n_near:

@@ -21,7 +21,7 @@ TOKENS = 64  # of a program
 
 
 class Sides(NamedTuple):
-    """Queries and keys of a batch, with masks as :func:`sbmt.kernels.gpu.tokens.strided_mask` has them."""
+    """Queries and keys of a batch, with masks as :func:`sbmt.kernels.gpu.tokens.strided_mask` returns them."""
 
     n_queries: Any
     n_keys: Any
@@ -103,7 +103,7 @@ def _memberships_kernel(
     at, inside = tile(nodes, t.row, t.inside, s.d, s.width)
     x = product(tl.load(at, inside, 0.0).to(real), tl.trans(centres))
     x = tl.where(live[None, :], x, -float("inf"))
-    first, largest_logit = tl.minimum(tl.argmax(x, 1), s.size - 1), tl.max(x, 1)  # NaN leads anywhere
+    first, largest_logit = tl.minimum(tl.argmax(x, 1), s.size - 1), tl.max(x, 1)  # NaN may give any index
     second, next_largest = first, largest_logit
     if s.size > 1:
         x = tl.where(a[None, :] == first[:, None], -float("inf"), x)
@@ -119,7 +119,7 @@ def _memberships_kernel(
     tl.store(weight + to + 1, of_upper, t.inside)
     if not t.is_key:
         now = tl.load(log_start).to(real)
-        now = tl.where(now == 0, start, now).to(real)  # a program that finds what another has decided gets the same
+        now = tl.where(now == 0, start, now).to(real)  # programs that find it set use the same value
         if STARTS:
             tl.store(log_start, now)
         scores = product(centres, tl.trans(centres)) + (tl.load(log_rate + t.head).to(real) + now) / 2
@@ -205,7 +205,7 @@ def _finish_kernel(
             found += tl.load(at_centre, is_centre, 0.0)
             square += tl.sum(tl.sum(found * found, 1), 0)
             tl.store(at_centre, found, is_centre)
-        tl.debug_barrier()  # what one thread has written another reads
+        tl.debug_barrier()  # threads read what other threads have written
         for f in range(s.n_partitions):
             parts = (t.head * s.n_partitions + f) * s.size + a
             at_centre, is_centre = tile(to_clusters, parts, a < s.size, s.d, s.width)
@@ -261,7 +261,7 @@ class Memberships(torch.autograd.Function):
         to_query, to_nodes = nothing if to_query is None else to_query, weight.new_empty(nodes.shape)
         read, written = (to_rates, to_query, to_key), (to_nodes, to_clusters, to_blocks, squares)
         given = nodes, clusters, part, weight, blocks, *read, *written, sides, s
-        _memberships_backward_kernel[grid](*given, num_warps=8, num_stages=1)  # which spill fewest registers
+        _memberships_backward_kernel[grid](*given, num_warps=8, num_stages=1)  # which spills the fewest registers
         out, out_clusters = (
             x if x.dtype == y.dtype else torch.empty_like(y) for x, y in ((to_nodes, nodes), (to_clusters, clusters))
         )

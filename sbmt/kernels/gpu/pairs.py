@@ -23,7 +23,7 @@ BUILD = {"num_warps": 4, "num_stages": 1}
 
 
 class Sizes(NamedTuple):
-    """The constants for which kernels are compiled; beside a width is a power of two."""
+    """The constants for which kernels are compiled; after each size comes that size rounded up for tiles."""
 
     k: int
     padded: int
@@ -80,7 +80,7 @@ def _enter(draw, inputs, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
 
 @triton.jit
 def _find_edges(draw, queries, keys, s: tl.constexpr):
-    """Which draw of a tile are edges, and which of them are drawn; the others are certain."""
+    """Which pairs of a tile are edges, and which of these are drawn; the others are certain."""
     drawn_with = tl.full([s.tile, s.tile], 0.0, draw.rates.start.dtype.element_ty) + draw.extra
     for first in range(0, s.padded, s.tile):
         rates = _load(draw.rates, queries, s.k, s.tile, first)
@@ -219,7 +219,7 @@ def _grid(tokens: Tensor) -> tuple[int, int]:
 class PairAttention(torch.autograd.Function):
     """Attends along drawn edges; returns values and the number of edges of each graph, ``(batch, heads)``.
 
-    A drawn edge's rate gets the gradient of its :func:`~sbmt.straight_through_gate`, and that of the number.
+    A drawn edge's rate gets the gradients of its :func:`~sbmt.straight_through_gate` and of the number of edges.
     """
 
     @staticmethod
@@ -227,7 +227,7 @@ class PairAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, members: Tensor,
         draw: Draw, inputs: Inputs, sizes: Sizes, is_score: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Tensors are those in ``draw`` and ``inputs``, given for their gradients; ``is_score`` is the gates' rule."""
+        """Tensors are those in ``draw`` and ``inputs``, passed for their gradients; ``is_score`` is the gates' rule."""
         out = value.new_empty(*query.shape[:3], sizes.d_value)
         log_sum, degrees = rates.new_empty(2, *query.shape[:3])
         _attend_kernel[_grid(query)](draw, inputs, out, log_sum, degrees, sizes, sink is not None, **BUILD)

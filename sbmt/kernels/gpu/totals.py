@@ -20,7 +20,7 @@ SPAN = 256  # queries of a program, unless they are causal
 def _reached_kernel(
     draw, of_rows, out, to_sink, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, PADDED: tl.constexpr
 ):
-    """R of a group: over all queries, or over those of a chunk, the last chunk first. And a sum of each query's own."""
+    """R of a group: over all queries, or those of a chunk, the last chunk first. Also sums ``of_rows`` over queries."""
     chunk, graph, group = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     a, b = tl.arange(0, PADDED)[:, None], tl.arange(0, PADDED)[None, :]
     found, own = tl.zeros([PADDED, PADDED], out.dtype.element_ty), tl.zeros([CHUNK], out.dtype.element_ty)
@@ -80,7 +80,7 @@ def finish_keys(
     draw: Draw, s: Sizes, reached: Tensor, of_rows: Tensor, grad_loss: Tensor, per_query: Tensor,
     widths: tuple[int, ...], *grads: Tensor,
 ) -> None:  # fmt: skip
-    """Two launches, three if causal; ``reached`` is 0 for each graph's clusters, or a table as large as members'.
+    """Two launches, three if causal; ``reached`` contains zeros for each graph's clusters, or has the members' shape.
 
     The gradients ``to_sink`` of heads are sums of ``of_rows`` over queries.
     """

@@ -31,7 +31,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     except BrokenPipeError:  # the program that read our output, such as head, has ended
         _discard_output()
         sys.exit(0)
-    except OSError as error:  # among them a full disk behind a redirected stdout
+    except OSError as error:  # includes a full disk to which stdout is redirected
         _discard_output()
         _end(name, f"cannot read or write {error.filename or 'the output'}: {error.strerror or error}", 2)
     except (MemoryError, RuntimeError) as error:

@@ -57,7 +57,7 @@ def accumulator(value: Tensor) -> torch.dtype:
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[Any]:
-    """Switches autocast off, since probabilities are computed in float32 at least."""
+    """Switches autocast off, since probabilities need float32 or float64."""
     device = like.device.type
     is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # never on the meta device
     return torch.autocast(device, enabled=False) if is_on else nullcontext()

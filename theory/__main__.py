@@ -1,4 +1,4 @@
-"""``python -m theory``: the full report, one statement of it, or the certificate of one case."""
+"""``python -m theory``: the full report, a single statement, or a certificate for one case."""
 
 import io
 import json

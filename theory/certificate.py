@@ -56,7 +56,7 @@ class Certificate:
 
     n_tokens: int  # real ones, without padding
     n_entries: tuple[int, ...]  # of each pattern, in the order given
-    order: tuple[int, ...]  # in which the patterns act, counted from 1
+    order: tuple[int, ...]  # the order in which the patterns act, counted from 1
     repeat: bool  # whether the patterns repeat; otherwise they act once
     findings: tuple[Finding, Finding, Finding]
 
@@ -76,7 +76,7 @@ class Certificate:
         """A few readable lines."""
         patterns = count_of(len(self.n_entries), "pattern", "patterns")
         size = f"{count_of(self.n_tokens, 'token', 'tokens')}, {count_of(sum(self.n_entries), 'entry', 'entries')}"
-        act = "repeated for ever" if self.repeat else "acting once"
+        act = "repeated forever" if self.repeat else "acting once"
         lines = [f"{patterns} on {size}; order {', '.join(map(str, self.order))}, {act}"]
         return "\n".join([*lines, *(finding.text() for finding in self.findings), f"all three: {self.outcome}"])
 

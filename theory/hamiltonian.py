@@ -86,7 +86,8 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
     """Searches for a Hamiltonian path and says how it was found or excluded.
 
     Relays are tokens that read all tokens and are read by all. R relays join at most R + 1 disjoint paths of the other
-    tokens into a path (see :func:`theory.relays.relay_theorem`). Raises as :func:`find_hamiltonian_path`.
+    tokens into a path (see :func:`theory.relays.relay_theorem`). It raises the same errors as
+    :func:`find_hamiltonian_path`.
     """
     arcs = as_arcs(as_csr(pattern).T)  # row = where an arc starts
     n = arcs.shape[0]
@@ -123,7 +124,7 @@ def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> l
 def _unordered_pair(arcs: csr_array) -> tuple[int, int] | None:
     """Two tokens neither of which leads to the other, which excludes a Hamiltonian path; None if there are none.
 
-    Such tokens exist exactly if the topological order of the strong components is not unique.
+    Such tokens exist if and only if the topological order of the strong components is not unique.
     """
     n_components, label = connected_components(arcs, directed=True, connection="strong")
     sorter = TopologicalSorter({component: set[int]() for component in range(n_components)})

@@ -89,7 +89,7 @@ def prob_all_degrees(n: int, p: Probability) -> float:
             ways = [(-1) ** b * math.comb(n, b) * q ** (b * (n - 1)) for b in range(n)]
             terms = [way * (1 - q ** (n - b)) ** b * (1 - q ** (n - b - 1)) ** (n - b) for b, way in enumerate(ways)]
             total, noise = mpmath.fsum(terms), max(map(abs, terms)) * mpmath.mpf(10) ** (20 - digits)
-            if noise <= total or noise < mpmath.mpf(10) ** -330:  # the latter: below the least float
+            if noise <= total or noise < mpmath.mpf(10) ** -330:  # the latter: below the smallest float
                 return max(0.0, float(total))
         digits *= 2
 

@@ -32,13 +32,13 @@ def relay_theorem(
 ) -> RelayVerdict:
     """Decides whether block arcs, united with relays that read all and are read by all, have a Hamiltonian path.
 
-    With R relays and the arcs D among the N = n − R others, a path exists exactly if pc(D) ≤ R + 1, and, given relays
-    and n ≥ 3, a cycle exactly if pc(D) ≤ R. Proof: deleting the R relays from a path leaves at most R + 1 non-empty
-    paths (from a cycle, at most R), which cover D. Conversely, relays join the paths of a cover, one between any two,
-    and unused relays follow at the end.
+    With R relays and the arcs D among the N = n − R others, a path exists if and only if pc(D) ≤ R + 1, and, given
+    relays and n ≥ 3, a cycle if and only if pc(D) ≤ R. Proof: deleting the R relays from a path leaves at most R + 1
+    non-empty paths (from a cycle, at most R), which cover D. Conversely, relays join the paths of a cover, one between
+    any two, and unused relays follow at the end.
 
-    Without block arcs pc(D) = N, so there is a path exactly if n ≤ 2R + 1. With complete blocks pc(D) is the number of
-    blocks that contain a non-relay, so k relays are always enough.
+    Without block arcs pc(D) = N, so there is a path if and only if n ≤ 2R + 1. With complete blocks pc(D) is the number
+    of blocks that contain a non-relay, so k relays are always enough.
 
     The arcs are [from, to], and those at relays are ignored. If the solver does not find the fewest paths in time, in
     seconds, it raises :class:`~theory.path_cover.Undecided`.

@@ -37,7 +37,7 @@ class Baseline(nn.Module):
     """
 
     is_drawn = False  # whether values depend on random draws
-    is_precise = True  # whether it computes in float32 at least, regardless of autocast and the inputs
+    is_precise = True  # whether it computes in float32 or float64, regardless of autocast and the inputs
 
     def __init__(self, d_head: int, n_heads: int, *, dropout: float = 0.0, causal: bool = False) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ class LinearAttention(Baseline):
           &= \sum_f \operatorname{softmax}_f\Big(\log \phi_f(q_i) + \log \sum_j \phi_f(k_j)\Big)
             \sum_j \operatorname{softmax}_j\big(\log \phi_f(k_j)\big)\, v_j\end{aligned}$$
 
-    The second line is computed, in float32 at least: each feature attends to the keys, then each query attends to
+    The second line is computed, in float32 or float64: each feature attends to the keys, then each query attends to
     the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of features
     underflows. Nothing is learned, and there is no $1/\sqrt d$, since this kernel is not that of the softmax.
 

@@ -35,7 +35,7 @@ def pseudo_inverse(
     Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z))).$$
 
     Each step maps the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$; small singular values need many
-    steps. Outside that range, rounding errors grow by 13/4 a step. Cost: O(iterations · landmarks³).
+    steps. Outside that range, each step multiplies rounding errors by 13/4. Cost: O(iterations · landmarks³).
     """
     norms = matrix.abs().sum(-2).amax(-1) * matrix.abs().sum(-1).amax(-1)
     inverse = matrix.mT / norms.masked_fill(norms == 0, 1.0)[..., None, None]

@@ -82,7 +82,7 @@ def sbm_attention(
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
         first_example: See :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
-        **settings: Those of :class:`MaskSettings`, by name.
+        **settings: The fields of :class:`MaskSettings`.
 
     Raises:
         SbmtError: On shapes that do not fit, unknown names, or numbers out of range.

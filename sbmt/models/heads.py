@@ -51,7 +51,7 @@ class SequenceClassifier(Head):
         is_padded_mean: Whether to divide by n instead of the number of real tokens, as the paper's pipeline does.
     """
 
-    n_means = 1  # that the head takes
+    n_means = 1  # number of means that the head takes
 
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)

@@ -28,7 +28,7 @@ class Sampler(NamedTuple):
     """
 
     draw: Draw  # of a block model, δ, a seed and the number of the first example
-    law: Link | None = None  # whose probabilities edges are drawn with; None = the block model's link
+    law: Link | None = None  # gives the probabilities of edges; None = the block model's link
 
 
 SAMPLERS = {

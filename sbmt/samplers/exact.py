@@ -72,7 +72,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
     Graphs for which so many candidates are expected that this is cheaper are drawn pair by pair, as are single queries
     of causal models.
 
-    Cost: O(n k²) for the tables, O(log(n k) + k) per edge; no n² unless a graph is that dense.
+    Cost: O(n k²) for the tables, O(log(n k) + k) per edge; it only grows with n² for dense graphs.
     """
     query, key = in_float64(block_model).rate_factors(exploration)  # batch heads n K, batch heads m K
     boost = _boost(block_model, query, key)  # batch heads n 1

@@ -95,7 +95,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Ints:
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(n)
 
 
-POOL_BATCHES = 64  # whose examples are sorted together
+POOL_BATCHES = 64  # batches whose examples are sorted together
 
 
 def batches_by_length(lengths: Ints, batch_size: int, seed: int) -> Callable[[int], Ints]:

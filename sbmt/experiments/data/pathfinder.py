@@ -24,7 +24,7 @@ ANTIALIAS = 2  # samples per pixel, each way
 WHITE, CONTRAST = 255, 0.75  # level of the discs, and of paddles as a share of it
 
 UNITS, CELLS = 256, 4  # units per pixel, and cells per pixel, each way, of the map of occupied places
-N_DIRECTIONS = 64  # in which paddles point; direction i has the angle 2π i / 64
+N_DIRECTIONS = 64  # number of directions in which paddles point; direction i has the angle 2π i / 64
 ONE = 4096  # length of a direction's vector, and the largest weight of a turn
 TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1)  # a sharper turn would lead back
 TURN_WEIGHTS = np.array([round(ONE * math.cos(2 * math.pi * t / N_DIRECTIONS) ** 2) for t in TURNS.tolist()])
@@ -102,7 +102,7 @@ class _Attempts:
         self.middles = np.zeros((n_images, n_paddles, 2), dtype=np.int64)
         self.directions = np.zeros((n_images, n_paddles), dtype=np.int64)
         self.width = settings.size * CELLS + 2 * FRAME
-        self.paddle_cells = _cells_within(CLEARANCE, LENGTH, self.width)  # from which a paddle excludes others
+        self.paddle_cells = _cells_within(CLEARANCE, LENGTH, self.width)  # cells from which a paddle excludes others
         self.disc_cells = _cells_within(CLEARANCE + CIRCLE, 0.0, self.width)[:1]
         edge = FRAME + math.ceil((PADDING + THICKNESS / 2) * CELLS - 0.5)  # centres of cells inside lie within it
         owners = np.full((n_images, self.width, self.width), _CLOSED, dtype=np.int32)

@@ -62,7 +62,7 @@ def _expressions(path: Path) -> Examples:
 def pathfinder_files(folder: Path) -> Source:
     """Pathfinder from folders ``imgs`` and ``metadata``, in the order of the latter; empty image files are left out."""
     inner = ("", PATHFINDER.split("/")[1], *(f"{place}/{PATHFINDER}".lstrip("/") for place in PLACES))
-    with tell_os_errors(f"read imgs and metadata in {folder}", "check its permissions"):  # which glob would hide
+    with tell_os_errors(f"read imgs and metadata in {folder}", "check its permissions"):  # glob hides errors
         place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
         found = list((place / "metadata").iterdir()) if (place / "metadata").exists() else []
     files = [path for path in found if path.suffix == ".npy"]

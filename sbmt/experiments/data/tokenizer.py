@@ -88,7 +88,7 @@ class Tokenizer:
                 raise ValueError("it changes the text")  # and some normalisers print a panic before they fail
             library = tokenizers.Tokenizer.from_str(self.json)
         except BaseException as error:  # a panic of its Rust code derives from BaseException
-            raise SbmtError("the JSON of a tokeniser", f"damage ({str(error)[:200]})", _DO) from error
+            raise SbmtError("the JSON of a tokeniser", f"damaged JSON ({str(error)[:200]})", _DO) from error
         library.no_truncation()
         library.no_padding()
         library.encode_special_tokens = True  # as text: "<s>" in a review is three characters

@@ -73,7 +73,7 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
 
 def figure_format(path: Path) -> str:
     """The format that the ending of ``path`` names, if matplotlib can write it."""
-    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # which need TeX and separate packing
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # these need TeX and separate packing
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending that is one of {', '.join(sorted(formats))}", repr(path.name), "use .png")

@@ -52,7 +52,7 @@ def fine_tuning_study(
         network = {name: value for name, value in trial.settings.items() if name not in settings_of.ANEW}
         trials.append(replace(trial, settings=network | {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}))
     start = trials[0].settings["pretrained"]
-    tokenizer = str(Path(start) / TOKENIZER)  # that of all
+    tokenizer = str(Path(start) / TOKENIZER)  # all share it
     anew = {"attention": "full", "pretrained": "", "tokenizer": tokenizer, "embedding_std": first.embedding_std}
     scratch = Trial("scratch", "full attention, not pre-trained", anew)
     config = settings_of.fine_tuning(task, start, first, is_reduced=is_reduced)

@@ -85,7 +85,7 @@ def run_study(
     """
     check_sizes(n_workers=n_workers)
     folder, plan = Path(folder), study.plan()
-    if os.path.lexists(folder / "config.json"):  # whose result would be replaced
+    if os.path.lexists(folder / "config.json"):  # a single run, whose result would be replaced
         raise SbmtError("a folder with several runs", f"{folder}, a single run or other files", "name another")
     with only_writer(folder):
         for is_second in (False, True):  # trials that use the density of another one come after it

@@ -52,7 +52,7 @@ class Tile(NamedTuple):
     token: Any
     own: Any  # rows among all queries, or all keys
     row: Any  # rows of the buffer
-    inside: Any  # which exist
+    inside: Any  # which of them exist
     is_real: Any
 
 
@@ -261,7 +261,7 @@ class Memberships(torch.autograd.Function):
         to_query, to_nodes = nothing if to_query is None else to_query, weight.new_empty(nodes.shape)
         read, written = (to_rates, to_query, to_key), (to_nodes, to_clusters, to_blocks, squares)
         given = nodes, clusters, part, weight, blocks, *read, *written, sides, s
-        _memberships_backward_kernel[grid](*given, num_warps=8, num_stages=1)  # which spills the fewest registers
+        _memberships_backward_kernel[grid](*given, num_warps=8, num_stages=1)  # spills the fewest registers
         out, out_clusters = (
             x if x.dtype == y.dtype else torch.empty_like(y) for x, y in ((to_nodes, nodes), (to_clusters, clusters))
         )

@@ -44,8 +44,8 @@ class Tokens(NamedTuple):
     example: Any
     head: Any
     place: Any
-    at: Any  # among those of all graphs
-    inside: Any  # which exist
+    at: Any  # numbers among the tokens of all graphs
+    inside: Any  # which of them exist
     is_real: Any
 
 
@@ -201,7 +201,7 @@ def prepare_pairs(
 
 def list_pairs(model: Any, *rest: Any) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of a model's edges; the rest are the last arguments of :func:`prepare_pairs`."""
-    tokens = (model.key_membership,) * 3  # which are not read
+    tokens = (model.key_membership,) * 3  # placeholders that are not read
     draw, inputs, sizes = prepare_pairs(model.query_rates, model, tokens, None, *rest)
     grid = _grid(draw.rates.start)
     degrees = draw.seed.new_empty(grid[1] * draw.n_queries)

@@ -184,7 +184,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path):
             {},
             "attention without a window",
         ),
-        ("bert", {}, {"causal": True}, "all be causal or none"),
+        ("bert", {}, {"causal": True}, "all masks or none must be causal"),
         ("bert", {}, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON can store, got ExtraKeys"),
     ],
 )

@@ -79,7 +79,7 @@ def test_every_line_is_encoded_by_itself_however_many_at_once(tmp_path, monkeypa
 
 @pytest.mark.bad_input
 def test_too_little_text_is_refused(tmp_path):
-    with pytest.raises(SbmtError, match="put text in UTF-8 there"):
+    with pytest.raises(SbmtError, match="put UTF-8 text there"):
         corpus_source(tmp_path, tokenizer=TOKENIZER)
     with pytest.raises(SbmtError, match="text of 3 lines or more for train and dev and test, got 2"):
         corpus_source(write(tmp_path, {"some.txt": "one\ntwo\n"}), tokenizer=TOKENIZER)

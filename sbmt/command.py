@@ -24,7 +24,6 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     if hasattr(sys.stdout, "reconfigure"):  # file names need not be valid Unicode
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _check_date()
         app()
     except SbmtError as error:
         _end(name, error, 2)
@@ -46,13 +45,6 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         signal.signal(signal.SIGTERM, before)
         if is_own_process:  # so that a second Ctrl-C during cleanup does not change the exit code
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _check_date() -> None:
-    """Raises SbmtError if SOURCE_DATE_EPOCH is set to anything that NumPy or matplotlib cannot read as a date."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "0")
-    if not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
-        raise SbmtError(f"SOURCE_DATE_EPOCH in the environment must be a number of seconds, got {epoch!r}: unset it")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -116,14 +116,6 @@ def test_a_second_ctrl_c_while_python_cleans_up_changes_nothing():
     assert ended.returncode == 130 and set(ended.stderr.split(b"\n")) == {b"", b"sbmt: stopped"}
 
 
-@pytest.mark.parametrize("epoch", ["abc", "", "-1", "9" * 20])
-def test_a_date_that_numpy_and_matplotlib_cannot_read_is_reported(monkeypatch, capsys, epoch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-    with pytest.raises(SystemExit) as stop:
-        run_command(lambda: None, "x")
-    assert stop.value.code == 2 and "SOURCE_DATE_EPOCH" in capsys.readouterr().err
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_reported(tmp_path):
     """As when it is redirected to a full disk; Python would otherwise print it again at exit, with a traceback."""

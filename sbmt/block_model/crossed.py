@@ -38,10 +38,7 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
 
 
 def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> Chosen:
-    """:func:`part_memberships` of tokens, whose logits are their products with the clusters.
-
-    Logits are computed for some tokens at a time on a CPU, so that they stay in its cache.
-    """
+    """:func:`part_memberships` of tokens; on a CPU for some at a time, whose logits stay in its cache."""
     some = tokens.split(tokens.shape[2] if tokens.is_cuda else AT_ONCE, 2)
     found = [part_memberships((clusters @ x.mT).unflatten(2, (n_partitions, -1))) for x in some]
     part, weight = (torch.cat(x, 2) if len(x) > 1 else x[0] for x in zip(*found, strict=True))

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from sbmt import SbmtError
-
 SMALL = "sparsify full --edges-per-query 3 --steps 2 --clusters 16 --examples 8".split()
 
 
@@ -25,19 +23,8 @@ def test_sparsify_evaluate_inspect(succeed, refused, tmp_path):
     succeed("inspect", "full-fitted")
 
 
-def test_an_interrupted_command_begins_anew(run, succeed, refused, tmp_path, monkeypatch):
-    def interrupt(*_):
-        raise SbmtError("to compare", "an interruption", "go on")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("sbmt.experiments.sparsification.trained.compare", interrupt)
-        assert run(*SMALL)[0] != 0
-    assert not (tmp_path / "full-fitted").exists()
-    assert "oracle" in succeed(*SMALL)
-
-
 @pytest.mark.bad_input
-def test_mistakes_take_one_line(refused):
+def test_mistakes_take_one_line_and_leave_no_folder(refused, tmp_path):
     for words, error in (
         ("nowhere", "the folder of a run"),
         ("full --output full", "a new or empty folder, got full"),
@@ -47,3 +34,4 @@ def test_mistakes_take_one_line(refused):
         ("full --examples 1", "at least 2 examples"),
     ):
         refused(f"sparsify {words}", error)
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]

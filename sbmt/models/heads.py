@@ -127,7 +127,12 @@ class TokenHead(Head):
 
 
 class TokenTagger(TokenHead):
-    """An encoder and a linear layer, which gives ``n_labels`` logits per token."""
+    """An encoder and a linear layer on every token.
+
+    Args:
+        encoder: The encoder.
+        n_labels: Number of logits per token.
+    """
 
     def __init__(self, encoder: Encoder, n_labels: int) -> None:
         super().__init__(encoder, n_labels=n_labels)

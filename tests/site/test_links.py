@@ -1,4 +1,4 @@
-"""Checks of the built files that need no browser: links, ids of headings, titles, descriptions."""
+"""Checks of the built files that need no browser: links and descriptions."""
 
 import posixpath
 import re
@@ -21,15 +21,12 @@ class Outline(HTMLParser):
         super().__init__()
         self.targets: set[str] = set()
         self.links: set[str] = set()
-        self.headings: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value for name, value in attrs if value}
         self.targets |= {given[name] for name in ("id", "name") if name in given}
         self.links |= {given[name] for name in ("href", "src") if name in given}
-        if "id" in given and re.fullmatch(r"h[1-6]", tag):
-            self.headings.append(given["id"])
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +59,8 @@ def test_nothing_is_published_but_what_readers_ask_for(site: Path) -> None:
     assert [*site.rglob("*.py"), *site.rglob("__pycache__"), *site.rglob(".*"), *site.rglob("*.toml")] == []
 
 
-def test_headings_and_titles_have_names_of_their_own(outlines: dict[str, Outline], site: Path) -> None:
-    twice = {page: sorted({x for x in one.headings if one.headings.count(x) > 1}) for page, one in outlines.items()}
-    assert {page: ids for page, ids in twice.items() if ids} == {}
-    titles: dict[str, str] = {}
+def test_pages_have_descriptions(site: Path) -> None:
     for page in PAGES:
         text = (site / page).read_text(encoding="utf-8")
-        title = unescape(re.search(r"<title>(.*?)</title>", text, re.DOTALL)[1]).strip()
-        assert titles.setdefault(title, page) == page, title
         description = re.search(r'<meta name="description" content="([^"]+)"', text)
         assert description and 40 <= len(unescape(description[1])) <= 320, page

@@ -2,19 +2,12 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 
 from sbmt import EdgeList, SbmtError
 from sbmt.experiments.plots import plot_bipartite, plot_mask, plot_scores
-
-
-@pytest.fixture(autouse=True)
-def _close_figures():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture

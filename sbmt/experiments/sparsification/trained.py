@@ -21,14 +21,13 @@ from sbmt.sparsification.convert import DIFFERENT, sparsify
 from sbmt.sparsification.fit import fit_block_models
 
 BATCH = 16
-TUNED_ON = 4  # batches of test inputs on which masks are brought to equal density, and measured
+TUNED_ON = 4  # batches of training examples on which masks are brought to equal density, and measured
 
 
-def examples(run: Run, split: str) -> Iterator[Batch]:
-    """Batches of a run's examples: of ``"train"`` endlessly, in random order, else once, in order."""
-    feed = run.config.open_data(run.tokenizer).feeds[split]
-    order = feed.endless(BATCH, seed=0) if split == "train" else feed.in_order(BATCH, None)
-    return iter(BatchStream(feed, order))
+def examples(run: Run, seed: int) -> Iterator[Batch]:
+    """Batches of a run's training examples, endlessly, in an order given by the seed."""
+    feed = run.config.open_data(run.tokenizer).feeds["train"]
+    return iter(BatchStream(feed, feed.endless(BATCH, seed)))
 
 
 def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
@@ -45,7 +44,7 @@ def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
         model = sparsify(run.model, **config.attention_arguments())
-        batches = map(inputs, examples(run, "train"))
+        batches = map(inputs, examples(run, seed=0))
         fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
     rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
     about = {"data": run.about["data"]} if "data" in run.about else {}
@@ -68,7 +67,7 @@ def compare_run(run: Run, sparse: Run, n_examples: int | None, on_kind: OnStep =
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.config.seed)
-        tuned_on = [inputs(batch) for batch in islice(examples(run, "test"), TUNED_ON)]
+        tuned_on = [inputs(batch) for batch in islice(examples(run, seed=1), TUNED_ON)]
         kinds = compare(run.model, sparse.model, tuned_on, "accuracy", is_right, on_kind)
     about = {"task": run.config.task, "length": run.config.length, "n_examples": full.n_examples}
     return about | {"full": {"accuracy": full.accuracy, "loss": full.loss}, "kinds": kinds, "manifest": manifest()}

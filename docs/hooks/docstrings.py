@@ -37,7 +37,7 @@ class Docstrings(griffe.Extension):
 
 def _field_list(settings):
     """A section on what a class of settings adds to its parents or changes, with links to them."""
-    own = [field for field in fields(settings) if field.name in get_annotations(settings)]
+    own = [x for x in fields(settings) if x.name in get_annotations(settings) and "help" in x.metadata]
     lines = [f"    {field.name}: {field.metadata['help']}. Default: `{field.default!r}`" for field in own]
     above = [parent for parent in settings.__mro__[1:] if is_dataclass(parent)]
     links = [f'<autoref identifier="{p.__module__}.{p.__name__}" optional>`{p.__name__}`</autoref>' for p in above]

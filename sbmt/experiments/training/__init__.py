@@ -9,5 +9,4 @@ from sbmt.experiments.training.tasks import GlueConfig, LanguageModelConfig, Lon
 
 __all__ = ["SHIPPED", "SHIPPED_FITTED", "SIZES", "Evaluation", "Run", "Scores", "Step"]
 __all__ += ["GlueConfig", "LanguageModelConfig", "LongRangeConfig", "MlmConfig"]
-__all__ += ["MultiQueryConfig", "RecallConfig", "RepeatedTokensConfig"]
-__all__ += ["build_model", "evaluate", "fit", "load_run"]
+__all__ += ["MultiQueryConfig", "RecallConfig", "RepeatedTokensConfig", "build_model", "evaluate", "fit", "load_run"]

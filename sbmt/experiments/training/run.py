@@ -21,8 +21,9 @@ POINTS = 50  # of a curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
 """Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
+"""A trained run in the package: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
-"""Trained runs in the package: SBM as published on repeated tokens, and fitted masks on fresh values."""
+"""Another one: fitted masks, on fresh values."""
 TOKENIZER = "tokenizer.json"
 _RESULT = {"config": dict, "test": dict, "n_parameters": int, "seconds": float, "manifest": dict}
 _RESULT |= {"metrics_sha256": str, CHECKSUM: str}  # of result.json, whose checksum verifies the rest

@@ -28,7 +28,7 @@ from sbmt.experiments.sparsification.pretrained import Batch, embed, load_encode
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-CASES = (64, 8, 1), (256, 16, 3), (256, 32, 3), (512, 32, 1)
+CASES = (64, 8, 3), (128, 16, 3), (256, 16, 3), (256, 32, 3), (512, 32, 1)
 """Tokens of a half, edges per query and seeds."""
 DRAWN = 256  # the length of which there is a figure
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
@@ -89,7 +89,7 @@ def under_masks(
         yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
 
 
-def measure(length: int, c: int, seed: int, kinds: Mapping[str, Control] = OTHERS) -> dict[str, Any]:
+def measure(length: int, c: int, seed: int, kinds: Mapping[str, Control] = CONTROLS) -> dict[str, Any]:
     """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
     asked, others = texts_of(length)
     found: dict[str, Any] = {}

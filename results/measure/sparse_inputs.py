@@ -22,7 +22,7 @@ from sbmt.attention.inputs import Heads
 from sbmt.sparsification import fit
 from sbmt.sparsification.convert import fitted_layers
 
-LENGTH, C, SEEDS = 256, 16, 1
+LENGTH, C, SEEDS = 256, 16, 3
 
 
 def sparse_calls(model: nn.Module, batch: Batch) -> dict[str, list[Heads]]:

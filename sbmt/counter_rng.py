@@ -84,7 +84,7 @@ _first_example: ContextVar[int] = ContextVar("first_example", default=0)
 
 @contextmanager
 def examples_from(first_example: int) -> Iterator[None]:
-    """Inside the ``with`` block, the examples of every batch are numbered from ``first_example`` on.
+    """Inside the ``with`` block, the examples of every batch are numbered starting from ``first_example``.
 
     A process that holds examples 4…7 of a batch of eight then draws what a single process would draw for them.
     """
@@ -118,7 +118,7 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
 
 
 def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, block: Tensor) -> Tensor:
-    """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²); the int64 tensors broadcast.
+    """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²), from int64 tensors that are broadcast.
 
     ``example`` is numbered within the whole batch, ``row`` is a query's number, and ``block`` is a position in the
     stream in units of four words, all below 2³²; ``head`` is below 2²⁸. Cost: about 120 elementwise operations each.

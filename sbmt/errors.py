@@ -8,12 +8,12 @@ Value = TypeVar("Value")
 
 
 def printable(text: object) -> str:
-    """A text in one line, with control characters escaped as in Python."""
+    """The text on one line, with control characters escaped as in Python."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
 class SbmtError(ValueError):
-    """Says in one line which value is wrong, in what way, and what to do about it.
+    """Says on one line which value is wrong, in what way, and what to do about it.
 
     Args:
         expected: What the operation needs, in words; or the whole message, if it is the only argument.
@@ -33,17 +33,17 @@ class SbmtError(ValueError):
 
 
 def is_integer(x: object) -> bool:
-    """Whether this is an integer of Python or NumPy, but not a bool."""
+    """Whether this is a Python or NumPy integer, and not a bool."""
     return isinstance(x, Integral) and not isinstance(x, bool)
 
 
 def is_number(x: object) -> bool:
-    """Whether this is a real number of Python or NumPy, but not a bool."""
+    """Whether this is a real number from Python or NumPy, and not a bool."""
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
 def describe(x: object) -> object:
-    """An argument for an error message: a number, the type and shape of a tensor, or else type and value."""
+    """How an error message shows an argument: as a number, a tensor's type and shape, or else its type and value."""
     if is_number(x):
         return x
     if hasattr(x, "dtype") and hasattr(x, "shape"):

@@ -40,7 +40,7 @@ def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most
 
 
 def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """The items of an iterable; raises SbmtError, with these words, for text and for anything that is not iterable."""
+    """The items of an iterable; raises SbmtError with these words for text and for anything that is not iterable."""
     if isinstance(given, (str, bytes)) or not np.iterable(given):
         raise SbmtError(expected, repr(given), do)
     return list(given)

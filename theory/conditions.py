@@ -25,7 +25,7 @@ def as_csr(pattern: Any) -> csr_array:
     because a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
 
     Raises:
-        SbmtError: If it is anything else, as for all functions below.
+        SbmtError: If it is anything else; this holds for all functions below.
     """
     if isinstance(pattern, EdgeList):
         return _from_edges(pattern)
@@ -43,9 +43,9 @@ def as_csr(pattern: Any) -> csr_array:
 
 
 def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list[csr_array]:
-    """One pattern or more, all of one size, in the order in which the layers apply them.
+    """One or more patterns, all of the same size, in the order in which the layers apply them.
 
-    The order counts from 1, a permutation such as (1, 3, 2); None keeps the patterns as listed.
+    ``order`` is a permutation of the numbers from 1, such as (1, 3, 2); None keeps the patterns as listed.
     """
     if isinstance(patterns, (np.ndarray, EdgeList)) or hasattr(patterns, "tocsr"):
         raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern in a list")

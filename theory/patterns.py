@@ -93,7 +93,7 @@ def one_based_blocks(n: int, k: int) -> np.ndarray:
 
 
 def strided(n: int, stride: int) -> list[Pattern]:
-    """The strided factorised patterns (causal): a token with the ``stride`` before it, and every ``stride``-th back.
+    """The strided factorised patterns (causal): each token with the ``stride`` before it, and every ``stride``-th back.
 
     The first has the keys i − l … i for the stride l, so l + 1 of them; the second has i, i − l, i − 2l and so on.
 
@@ -107,7 +107,7 @@ def strided(n: int, stride: int) -> list[Pattern]:
 def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool = False) -> list[Pattern]:
     """The fixed factorised patterns: a token's own block of ``stride`` tokens, and the last c tokens of every block.
 
-    With ``causal`` tokens attend to no later ones; with ``self_loops`` the second pattern gets a full diagonal, which
+    With ``causal``, tokens attend to no later ones; with ``self_loops``, the second pattern gets a full diagonal, which
     it lacks where i mod l < l − c for the stride l.
 
     Source: Child et al. (2019), section 4.2.

@@ -40,8 +40,8 @@ def relay_theorem(
     Without block arcs pc(D) = N, so there is a path if and only if n ≤ 2R + 1. With complete blocks pc(D) is the number
     of blocks that contain a non-relay, so k relays are always enough.
 
-    The arcs are [from, to], and those at relays are ignored. If the solver does not find the fewest paths in time, in
-    seconds, it raises :class:`~theory.path_cover.Undecided`.
+    The arcs are [from, to], and those at relays are ignored. If the solver does not find the fewest paths within
+    ``time_limit`` seconds, it raises :class:`~theory.path_cover.Undecided`.
 
     Example:
         >>> relay_theorem(9, 4, []).ham_path, relay_theorem(10, 4, []).ham_path
@@ -103,7 +103,7 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
 def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
     """The walk of the paper's proof: a whole block, a relay, the next whole block. It visits tokens twice if k ≥ 2.
 
-    Every relay used as a bridge lies in a block that is itself walked completely, which makes k − 1 visits too many.
+    Every relay used as a bridge lies in a block that is itself walked completely, which adds k − 1 extra visits.
     ``relay="same"`` uses the first relay at every hop, ``"next"`` a new one each time.
     """
     block, chosen = blocks(n, k), relay_tokens(n, k)

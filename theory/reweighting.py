@@ -94,7 +94,7 @@ def fitted_rates(
 
     At that optimum Σ r = c Σ a·r/(r + δ) over all pairs: without δ rates sum to c times the attention, with it to less.
     The block model has one example and one head under the Poisson link. The targets are the attention ``(n, n)``, where
-    0 takes an edge out, as for self-loops; ``edges_per_query`` is c, and ``exploration`` δ.
+    0 excludes an edge, such as a self-loop; ``edges_per_query`` is c, and ``exploration`` is δ.
     """
     edges = EdgeList.from_dense(torch.ones(block_model.shape, dtype=torch.bool))
 

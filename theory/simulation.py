@@ -153,8 +153,8 @@ def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed:
 def predict_block_cycles(n: int, k: int) -> float:
     """Approximation of :func:`simulate_block_cycles` at p = 1/k: exp(−2km (1 − 1/k)^(m − 1)), m = n/k.
 
-    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and their number Poisson. Blocks of
-    one token need no cycle, so that for m = 1 it is 1.
+    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and that their number is Poisson.
+    Blocks of one token need no cycle, so for m = 1 it is 1.
     """
     block_sizes(n, k)  # checks both
     n, k = int(n), int(k)

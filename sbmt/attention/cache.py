@@ -41,7 +41,7 @@ class Cache:
 
 
 def check_decoding(module: Any, *masks: Tensor | None) -> None:
-    """Raises SbmtError unless an attention may use a cache: it must be causal, in eval mode and without padding."""
+    """Raises SbmtError unless a layer may use a cache: its attention is causal, in eval mode and without padding."""
     if not getattr(module, "causal", False):
         raise SbmtError(f"a cache needs causal attention: build {type(module).__name__} with causal=True")
     if module.training or torch.is_grad_enabled():

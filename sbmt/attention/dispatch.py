@@ -83,8 +83,8 @@ def edge_attention(
 
     $$\sum_j a_{ij} v_j \qquad\text{with}\qquad a_{ij} = \frac{w_{ij}}{e^{b} + \sum_{j'} w_{ij'}},$$
 
-    where the sums run over its edges, $b$ is the sink of its head, and there is no $e^b$ without sinks. A query without
-    edges gets zeros, and its gradient is zero.
+    where the sums run over the query's edges and $b$ is the sink of the head; without sinks there is no $e^b$. A query
+    without edges gets zeros, and its gradient is zero.
 
     Args:
         query: ``(batch, heads, n_queries, d)``.

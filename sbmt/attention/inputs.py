@@ -1,4 +1,4 @@
-"""The inputs of an attention, and the optional terms of attention along edges, with their checks."""
+"""The inputs of an attention layer, and the optional terms of attention along edges, with their checks."""
 
 import math
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,7 @@ Attended = tuple[Tensor, Tensor | None]
 
 
 class Heads(NamedTuple):
-    """The inputs of an attention: query, key, value ``(batch, heads, n, d)``, and masks ``(batch, n)`` or None."""
+    """The inputs of an attention layer: query, key, value ``(batch, heads, n, d)``, masks ``(batch, n)`` or None."""
 
     query: Tensor
     key: Tensor
@@ -26,7 +26,7 @@ class Heads(NamedTuple):
     key_mask: Any = None
 
     def attend(self, attention: nn.Module, **options: Any) -> Any:
-        """The output of an attention for these inputs."""
+        """The output of an attention layer for these inputs."""
         return attention(*self[:3], query_mask=self.query_mask, key_mask=self.key_mask, **options)
 
 

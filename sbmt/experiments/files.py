@@ -49,7 +49,7 @@ def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and 
 
 
 def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
-    """Raises SbmtError unless a folder is absent, empty except for a lock, or was made by the command that asks.
+    """Raises SbmtError unless a folder is absent, is empty except for a lock, or was created by the same command.
 
     In the last case, it contains a file ``marker`` that begins with ``start``.
     """
@@ -161,7 +161,7 @@ def check_form(content: Any, form: Any, where: str) -> None:
             check_form(item, kinds[1], f"{name} of {where}")
     elif not (is_number(content) and abs(content) <= sys.float_info.max if form is float else type(content) is form):
         words = "entries" if isinstance(form, dict) else getattr(form, "__name__", form)
-        raise SbmtError(f"{where} to be of type {words}", repr(content)[:50], "restore the file, or make it again")
+        raise SbmtError(f"{where} to be of type {words}", repr(content)[:50], "restore the file, or create it again")
 
 
 def _checksum(content: dict[str, Any]) -> str:

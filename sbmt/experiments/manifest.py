@@ -15,7 +15,7 @@ import sbmt
 
 
 def manifest() -> dict[str, Any]:
-    """The origin of a number besides its configuration: command, versions, hardware and date."""
+    """What a number depends on besides its configuration: command, versions, hardware and date."""
     program = Path(sys.argv[0]).name
     return {
         "command": shlex.join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),
@@ -29,7 +29,7 @@ def manifest() -> dict[str, Any]:
 
 
 def machine_manifest(device: torch.device | None = None) -> dict[str, Any]:
-    """The manifest with the processor and any GPU measured, such as "AMD EPYC (family 26, model 2; AVX512)".
+    """The manifest, plus the names of the processor and any GPU, such as "AMD EPYC (family 26, model 2; AVX512)".
 
     Names alone say little on virtual machines.
     """

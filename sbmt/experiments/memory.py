@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def peak_of(call: Callable[[], object]) -> float:
-    """MiB that a call adds to the memory of this process at its peak, on Linux only."""
+    """How far a call raises the peak memory of this process, in MiB; Linux only."""
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present use
     before = _peak()
     call()

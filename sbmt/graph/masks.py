@@ -34,7 +34,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
 
 
 def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
-    """Raises SbmtError unless queries can be the same tokens as keys, or the last ones of them if causal."""
+    """Raises SbmtError unless the queries can be the same tokens as the keys or, if causal, the last of them."""
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
         got = f"{n_queries} queries and {n_keys} keys"

@@ -93,7 +93,7 @@ def _run(name: str, *arguments: Any) -> None:
 
 
 def operator(function: Callable[..., Any]) -> Any:
-    """Registers a function of CPU tensors as an operator ``sbmt::…``; for tensors without numbers it computes shapes.
+    """Registers a function of CPU tensors as an operator ``sbmt::…``; with fake tensors it only computes shapes.
 
     It is registered without ``device_types="cpu"``, since such kernels import torch's compiler when they are first
     called, which takes as long as importing torch.

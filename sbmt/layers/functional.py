@@ -32,7 +32,7 @@ class MaskSettings(NamedTuple):
         window: 0 means self-loops. These edges are certain, so they carry no gradient to the block model.
         learning: ``"likelihood"`` has neither gates nor gradients of the densities. Its loss, the output's
             ``auxiliary_loss``, is 0 where gradients are off.
-        sink: ``(heads,)``, see :func:`~sbmt.attention.edge_attention`.
+        sink: ``(heads,)``; see :func:`~sbmt.attention.edge_attention`.
         is_dense: Attend to all real pairs instead of drawn ones, without reweighting, and fit the block model to that:
             a warm-up for likelihood, in O(n²).
     """
@@ -50,7 +50,7 @@ class MaskSettings(NamedTuple):
     is_dense: bool = False
 
     def check(self, device: torch.device | None = None) -> None:
-        """Raises SbmtError unless all names are known, all numbers are in range, and the device has the backend."""
+        """Raises SbmtError unless all names are known, all numbers are in range, and the backend runs on the device."""
         choose("sampler", self.sampler, SAMPLERS)
         check_choice("gate_rule", self.gate_rule, GateRule)
         if self.window is not None:

@@ -149,7 +149,7 @@ def arguments_of(options: Any) -> dict[str, Any]:
 
 
 def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:
-    """Builds an attention by name; all attentions have the interface of :class:`~sbmt.SBMAttention`.
+    """Builds an attention layer by name; all of them have the interface of :class:`~sbmt.SBMAttention`.
 
     Args:
         name: ``"sbm"``, ``"full"``, …, or a name that you gave to :func:`register_attention`.

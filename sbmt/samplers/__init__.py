@@ -62,8 +62,8 @@ def sample_edges(
         block_model: The block model to draw from.
         sampler: A name in :data:`SAMPLERS`.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
-        generator: Source of one int64; None is torch's default CPU generator.
-        first_example: Number of the batch's first example, counted from the one of
+        generator: Source of the seed, an int64; None is torch's default CPU generator.
+        first_example: Index of the batch's first example, relative to that of
             :func:`~sbmt.counter_rng.examples_from`. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from the same
             seed with ``first_example`` 0 and 4.
 

@@ -19,11 +19,11 @@ FULL = FullAttention, nn.MultiheadAttention  # the classes that masks replace
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
-    """Copies a trained model and replaces full attention by fitted masks; its weights do not change.
+    """Copies a trained model and replaces full attention with fitted masks; its weights do not change.
 
     It replaces every :class:`~sbmt.baselines.FullAttention` and ``torch.nn.MultiheadAttention``, including those in
     ``torch.nn.TransformerEncoderLayer``; the latter become an :class:`~sbmt.MultiHeadAttention` with the same
-    projections. Models of Hugging Face Transformers use the masks as their attention ``"sbmt"``. The new block models
+    projections. Hugging Face models use the masks as the attention implementation ``"sbmt"``. The new block models
     are not fitted yet: call :func:`~sbmt.fit_block_models` next.
 
     Args:

@@ -125,7 +125,7 @@ def fit_block_models(
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
     """Compares masks with full attention on the inputs that each layer gets when all layers use full attention.
 
-    ``masks`` maps layers to other attentions, to be measured in place of the model's own; all are in eval mode.
+    ``masks`` maps layers to other attention modules, to be measured in place of the model's own; all are in eval mode.
     Cost: O(n²) time and memory for each layer.
     """
     layers = fitted_layers(model)

@@ -45,7 +45,7 @@ def sbm_attention(case: Case) -> AttentionOutput:
 
 
 def flex_window(case: Case) -> Tensor:
-    """FlexAttention, compiled, to a window of as many keys as are drawn."""
+    """Compiled FlexAttention over a window of as many keys as a query has edges on average."""
     n, n_keys = case.setting.n, round(case.setting.n * case.setting.density)
     return _flex_window(n, n_keys // 2, case.query.device)(case.query, case.key, case.value)
 
@@ -133,7 +133,7 @@ def compare(case: Case, is_training: bool, names: Iterable[str], pace: Pace) -> 
 
 
 def first_call(name: str, first: Entry, case: Case) -> Summary:
-    """Why a contestant is ``missing``, or its ``peak`` of memory in MiB, which is measured only on GPUs and Linux."""
+    """Why a contestant is ``missing``, or its ``peak`` memory in MiB, which is measured only on GPUs and Linux."""
     device = case.query.device
     if (name, device.type) == (REFERENCE, "cpu") and case.setting.n > MOST_TOKENS:
         return {"missing": f"left out above {MOST_TOKENS:,} tokens"}
@@ -231,5 +231,5 @@ def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) 
     for planned, found in pairs:
         if changed := [name for name in planned if planned[name] != found.get(name)]:
             values = ", ".join(f"{name} is {planned[name]}, the file has {found.get(name)}" for name in changed)
-            raise SbmtError(f"cannot resume {path}: {values}: name another file, or remove this one to start anew")
+            raise SbmtError(f"cannot resume {path}: {values}: name another file, or remove this one to start over")
     return before

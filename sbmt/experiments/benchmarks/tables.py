@@ -22,7 +22,7 @@ TITLES |= {name: f"{TITLES[other]} in a CUDA graph" for name, other in GRAPHS.it
 
 
 def tables_of(result: dict[str, Any]) -> list[Table]:
-    """The tables of a results file: per suite, forward and training step, times and peaks of memory."""
+    """The tables of a results file: per suite, the times and peak memory of a forward pass and a training step."""
     tables = []
     for suite in (name for name in result["suites"] if name in SUITES):  # older files contain others
         for way, title in (("forward", "Forward"), ("training", "Training step, forward + backward")):

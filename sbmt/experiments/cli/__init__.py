@@ -33,7 +33,7 @@ def options(version: Annotated[bool | None, VERSION] = None) -> None:
 
 
 def make_app() -> typer.Typer:
-    """All commands, with the options of all registered attentions."""
+    """All commands, with the options of all registered attention mechanisms."""
     names = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(no_args_is_help=True, add_completion=False, context_settings=names)
     app.callback()(options)

@@ -25,7 +25,7 @@ REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare 
 
 
 def make_train_app() -> typer.Typer:
-    """The commands, with the options of all registered attentions."""
+    """The commands, with the options of all registered attention mechanisms."""
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
     _add(app, generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
     for kind in (generated.RecallConfig, generated.MultiQueryConfig, tasks.LanguageModelConfig):
@@ -69,7 +69,7 @@ def _config_options(kind: type[TrainingConfig]) -> list[inspect.Parameter]:
 
 
 def attention_options() -> dict[str, tuple[list[str], "Field[Any]", Any]]:
-    """All options of attentions by name, each with its attentions, the field of the first one, and its type."""
+    """Every attention option by name: the mechanisms that have it, its field in the first of them, and its type."""
     found: dict[str, tuple[list[str], Field[Any], Any]] = {}
     for attention in ATTENTIONS:
         hints = get_type_hints(options_of(attention))

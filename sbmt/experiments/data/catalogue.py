@@ -35,7 +35,7 @@ REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs that use oth
 
 
 def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
-    r"""The source of a task's examples: from files in ``path``, or else in ``$SBMT_DATA``, or generated."""
+    r"""The source of a task's examples, which are read from ``path`` or else ``$SBMT_DATA``, or are generated."""
     choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
     if is_reduced and task in REDUCED:
         if path is not None:

@@ -30,7 +30,7 @@ def prepared_folder() -> Path:
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Finds files by name in a folder, or beside one of them, or in the first of its sub-folders that contains any."""
+    """Finds files by name in a folder, next to one of them, or in the first of the sub-folders that contains any."""
     if path.is_file():
         if path.name not in names:
             return {}

@@ -11,7 +11,7 @@ POWER = 0.01  # in the law of a query's place in multi-query recall: small, so t
 
 
 def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
-    """Raises SbmtError unless sequences of these sizes exist, see :func:`sample_recall`."""
+    """Raises SbmtError unless sequences of these sizes exist; see :func:`sample_recall`."""
     check_sizes(n_pairs=n_pairs, n_queries=n_queries, n_keys=n_keys, n_values=n_values)
     if n_distractors:  # none at all is allowed
         check_sizes(n_distractors=n_distractors)
@@ -61,7 +61,7 @@ def sample_recall(
 
 
 def check_multi_query(length: int, n_pairs: int, vocab_size: int) -> None:
-    """Raises SbmtError unless sequences of these sizes exist, see :func:`sample_multi_query`."""
+    """Raises SbmtError unless sequences of these sizes exist; see :func:`sample_multi_query`."""
     check_sizes(length=length, n_pairs=n_pairs, vocab_size=vocab_size)
     if length < 4 * n_pairs:
         raise SbmtError(f"length must be at least 4 · n_pairs = {4 * n_pairs}, got {length}: store fewer pairs")

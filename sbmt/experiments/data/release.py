@@ -98,7 +98,7 @@ def _image(folder: Path, where: str, line: str) -> tuple[NDArray[np.uint8], int]
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             pixels = np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow may raise almost anything for a damaged image
-        raise SbmtError(f"a whole PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
+        raise SbmtError(f"an intact PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
     if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
         raise SbmtError(f"32 × 32 grey levels in {path}, which {where} names", "another size or colours", AGAIN)
     return pixels[..., 0].ravel(), int(fields[3])

@@ -70,7 +70,7 @@ class Examples:
             raise SbmtError("as many symbols as the sum of the lengths", self.symbols.size, "correct the lengths")
         check_names("extras", self.extras)
         if any(x.shape[:1] != (n,) for x in (self.lengths, *self.extras.values())):
-            raise SbmtError(f"{n} rows of lengths and extras", "other numbers", "give one of each per example")
+            raise SbmtError(f"{n} rows of lengths and extras", "different numbers", "give one of each per example")
 
     @classmethod
     def of(cls, examples: Sequence[tuple[bytes, ...]], labels: Sequence[int], **extras: ArrayLike) -> "Examples":

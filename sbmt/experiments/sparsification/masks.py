@@ -91,7 +91,7 @@ def window(layer: Sequence[Heads], density: float) -> MaskedAttention:
 
 
 def window_and_ends(layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """The first and the last key, such as [CLS] and [SEP] in a BERT, and the nearest otherwise."""
+    """The first and the last key, such as [CLS] and [SEP] in BERT, and beyond these the nearest keys."""
 
     def make(n_places: int) -> MaskedAttention:
         return MaskedAttention(lambda heads: near(n_places).probability(heads).maximum(ends(heads)))

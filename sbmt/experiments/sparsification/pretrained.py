@@ -48,7 +48,7 @@ def load_encoder(folder: Path) -> tuple[Any, Any]:
         raise SbmtError(f"an encoder of Transformers in {folder}", reason, do) from error
     if any(module.is_causal for module in attention_modules(model)):
         do = "call sbmt.sparsify in Python, which makes causal masks for causal models"
-        raise SbmtError(f"an encoder, whose attention is not causal, in {folder}", type(model).__name__, do)
+        raise SbmtError(f"an encoder with non-causal attention in {folder}", type(model).__name__, do)
     return model.eval(), tokenizer
 
 
@@ -69,7 +69,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str], length: int = LENGTH, batch: 
 
 
 def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Tensor, "texts d"]:
-    """The mean of each text's last hidden states, of length 1: what sentence encoders compare by cosine."""
+    """Sentence embeddings: the mean of each text's last hidden states, scaled to length 1."""
     with torch.no_grad():
         return torch.cat([embed_batch(model, batch) for batch in batches])
 
@@ -84,11 +84,11 @@ def embed_batch(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, 
 def distil(
     model: nn.Module, teacher: nn.Module, batches: Sequence[Batch], steps: int, learning_rate: float = 1e-4
 ) -> tuple[float, ...]:
-    """Trains all weights of an encoder under its masks to give its teacher's embeddings, and returns all losses.
+    """Trains all weights of an encoder under its masks to reproduce its teacher's embeddings, and returns all losses.
 
     The loss is 1 − cosine, averaged over the texts of a batch, without labels. Masks are those that are drawn in use:
-    dropout and exploration are switched off for good. Fitted block models keep following the attention, so the share of
-    pairs changes, too: measure it again. Learning rates fall to zero over the last third.
+    dropout and exploration are switched off permanently. Fitted block models keep following the attention, so the
+    share of pairs changes, too: measure it again. Learning rates fall to zero over the last third.
     """
     layers = [m for m in model.modules() if isinstance(m, SBMAttention)]
     for module in model.modules():

@@ -86,7 +86,7 @@ def run_study(
     check_sizes(n_workers=n_workers)
     folder, plan = Path(folder), study.plan()
     if os.path.lexists(folder / "config.json"):  # a single run, whose result would be replaced
-        raise SbmtError("a folder with several runs", f"{folder}, a single run or other files", "name another")
+        raise SbmtError("a folder with several runs", f"{folder}, which contains config.json", "name another")
     with only_writer(folder):
         for is_second in (False, True):  # trials that use the density of another one come after it
             jobs = [
@@ -130,7 +130,7 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
 
 def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report) -> None:
     if has_kept(folder) and read_config(folder) != config:
-        raise SbmtError(f"a run with these settings in {folder}", "other settings", "name another --output folder")
+        raise SbmtError(f"a run with these settings in {folder}", "different settings", "name another --output folder")
     is_done = (folder / "result.json").exists()
     report(name, seed, config.steps if is_done else 0)
     if not is_done:

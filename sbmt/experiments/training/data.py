@@ -37,7 +37,7 @@ class Feed:
         return self.n_examples
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """The batches of training: permutations of all examples, one after another, or always new examples."""
+        """Training batches: permutations of all examples, one after another, or new examples every time."""
         if self.is_endless:
             return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
         if self.lengths is not None:

@@ -34,11 +34,11 @@ def fit(
 ) -> Run:
     """Trains a model, keeps the weights that do best on dev where the task has it, and tests them.
 
-    The run is written to ``folder``, with checkpoints while it lasts; None keeps nothing. With ``resume`` it continues
-    from the checkpoint there, or starts again if there is none yet, and the result equals that of an uninterrupted run
-    on the same machine and number of threads. ``on_step`` is called after every optimiser step. ``accelerator`` is
-    ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` leaves the choice to the task. Each of
-    ``devices`` processes on each of ``nodes`` machines has a device of its own.
+    The run is written to ``folder``, with checkpoints during training; if it is None, nothing is kept. With ``resume``
+    it continues from the checkpoint there, or starts again if there is none yet, and the result equals that of an
+    uninterrupted run on the same machine with the same number of threads. ``on_step`` is called after every optimiser
+    step. ``accelerator`` is ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` leaves the choice to the
+    task. Each of ``devices`` processes on each of ``nodes`` machines has a device of its own.
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # imports Lightning, which reads the rank from the environment

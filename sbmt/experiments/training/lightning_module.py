@@ -164,7 +164,7 @@ class TrainingModule(LightningModule):
         return [] if self.config.is_generated else [self.evaluation("dev")]
 
     def evaluation(self, split: str) -> DataLoader[Any]:
-        """The batches of dev or a test split; generated sequences are the same for every run."""
+        """The batches of the dev split or a test split; generated sequences are the same for every run."""
         config = self.config
         size = config.evaluation_batch if config.is_generated else config.batch_size // config.accumulate
         return self._loader(split, self.data.feeds[split].once(size, config.n_examples(split)))
@@ -196,7 +196,7 @@ class WholeFiles(TorchCheckpointIO):
             return checkpoint
         except Exception as error:  # of any kind, since the content may be anything
             got = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise SbmtError(f"a whole checkpoint {path}", got, "remove its folder and train again") from error
+            raise SbmtError(f"an intact checkpoint {path}", got, "remove its folder and train again") from error
 
 
 def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> Trainer:

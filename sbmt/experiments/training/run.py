@@ -136,7 +136,7 @@ def read_config(folder: Path | str) -> TrainingConfig:
     """The configuration in a run's folder; SbmtError if it is missing or damaged."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise SbmtError("the folder of a run", folder, "train one, see sbmt train --help")
+        raise SbmtError("the folder of a run", folder, "train a model; see sbmt train --help")
     values = read_json(folder / "config.json")
     check_form(values, {"task": str}, str(folder / "config.json"))
     return choose("task", values["task"], CONFIGS).from_dict(values)

@@ -69,7 +69,7 @@ def test_damaged_listops_is_refused(tmp_path, rows, end, words):
         ("../imgs sample_{0}.png {0} {1}", "label 0 or 1 in"),
         ("imgs/0 sample_{0}.png {0} 2", "label 0 or 1 in"),
         ("imgs/0 missing.png {0} {1}", "cannot read"),
-        ("metadata 0.npy {0} {1}", "a whole PNG file"),
+        ("metadata 0.npy {0} {1}", "an intact PNG file"),
     ],
 )
 def test_damaged_pathfinder_is_refused(tmp_path, line, words):

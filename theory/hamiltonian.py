@@ -86,8 +86,7 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
     """Searches for a Hamiltonian path and says how it was found or excluded.
 
     Relays are tokens that read all tokens and are read by all. R relays join at most R + 1 disjoint paths of the other
-    tokens into a path (see :func:`theory.relays.relay_theorem`). It raises the same errors as
-    :func:`find_hamiltonian_path`.
+    tokens into a path (see :func:`theory.relays.relay_theorem`). Raises as :func:`find_hamiltonian_path` does.
     """
     arcs = as_arcs(as_csr(pattern).T)  # row = where an arc starts
     n = arcs.shape[0]

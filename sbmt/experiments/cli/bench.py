@@ -24,7 +24,7 @@ def bench(
     threads: Annotated[int | None, typer.Option(help="number of threads; torch's choice by default")] = None,
     json: Annotated[Path | None, typer.Option(help="output file for the numbers; resumed if it exists")] = None,
 ) -> None:
-    """Compare speed and memory with full attention and other implementations.
+    """Compare speed and memory with full attention, and on a GPU with FlexAttention, too.
 
     A ratio is the median over rounds of the time divided by the reference's in the same round: 0.5 is twice as fast.
     """

@@ -134,7 +134,7 @@ def test_bad_input(refused, encoder, text, tmp_path):
         (f"sparsify {encoder} --text latin.txt", "UTF-8"),
         (f"sparsify nowhere --text {text}", "config.json"),
         (f"sparsify broken --text {text}", "model.safetensors"),
-        (f"sparsify decoder --text {text}", "not causal"),
+        (f"sparsify decoder --text {text}", "non-causal"),
         (f"sparsify {encoder} --text {text} --examples 1", "at least 2 examples"),
         (f"sparsify {encoder} --text {text} --output few.txt", "cannot write into few.txt"),
     ]:

@@ -116,7 +116,9 @@ def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[An
     return query.shape[2], key.shape[2], query.shape[1], row_ptr, keys
 
 
-def _crossed(query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor) -> tuple[Any, ...]:
+def as_crossed(
+    query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor
+) -> tuple[Any, ...]:
     """The struct ``Crossed``."""
     return query_part, part, query_weight, weight, blocks, part.shape[3] // 2, blocks.shape[2]
 
@@ -128,7 +130,7 @@ def _zeros(*tensors: Tensor) -> list[Tensor]:
 # --- drawing ---
 
 
-def _draw(
+def draw_by(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], seed: int, first_example: int,
     reach: int, offset: Count, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -175,7 +177,7 @@ def draw_exact(
     model = [query, key, query.shape[3], is_poisson]
     masks = [query_mask, key_mask]
     offset = key.shape[2] - query.shape[2] if causal else -1
-    return _draw("draw_exact", model, query, key, masks, seed, first_example, reach, offset)
+    return draw_by("draw_exact", model, query, key, masks, seed, first_example, reach, offset)
 
 
 @operator
@@ -184,35 +186,13 @@ def draw_crossed(
     key_mask: Tensor | None, extra: float, seed: int, first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """:func:`draw_exact` under the Poisson link, from memberships in two parts of each partition."""
-    model = [_crossed(query_part, query_weight, blocks, part, weight), extra]
+    model = [as_crossed(query_part, query_weight, blocks, part, weight), extra]
     masks = [query_mask, key_mask]
     address = seed, first_example, reach
     if not causal:
-        return _draw("draw_crossed", model, query_part, part, masks, *address, -1)
+        return draw_by("draw_crossed", model, query_part, part, masks, *address, -1)
     offset = part.shape[2] - query_part.shape[2]
-    return _draw("draw_causal", model, query_part, part, masks, *address, offset, None)
-
-
-def remember(batch: int, heads: int, blocks: Tensor) -> Any:
-    """The data on a decoder's keys that :func:`draw_next` stores, until this object is deleted."""
-    ffi, loops = library(blocks.dtype)
-    kept = loops.remember(batch * heads, blocks.shape[1] // 2, blocks.shape[2])
-    if kept == ffi.NULL:
-        raise MemoryError("out of memory: the data on a decoder's keys could not be stored")
-    return ffi.gc(kept, loops.forget)
-
-
-def draw_next(
-    kept: Any, query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, offset: int,
-    seed: int, first_example: int, reach: int,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """:func:`draw_crossed` for the queries from place ``offset`` on, in time that does not depend on it.
-
-    Keys are at the front of ``part`` and ``weight``, which may have spare capacity; those before ``offset`` are kept.
-    """
-    model = [_crossed(query_part, query_weight, blocks, part, weight), 0.0]
-    address = seed, first_example, reach, offset
-    return _draw("draw_causal", model, query_part, part, [None, None], *address, kept)
+    return draw_by("draw_causal", model, query_part, part, masks, *address, offset, None)
 
 
 @operator
@@ -343,7 +323,7 @@ def edge_rate(
 ) -> Tensor:  # fmt: skip
     """The rate of every edge, from memberships in two parts of each partition and the heads' blocks."""
     out = weight.new_empty(keys.shape)
-    model = _crossed(query_part, query_weight, blocks, part, weight)
+    model = as_crossed(query_part, query_weight, blocks, part, weight)
     call("edge_rate", by_edges(row_ptr), model, _mask(query_part, part, row_ptr, keys), out)
     return out
 
@@ -357,7 +337,7 @@ def edge_rate_backward(
     batch, heads = part.shape[:2]
     to_query, to_key = _zeros(query_weight, weight)
     to_blocks = blocks.new_zeros(batch * heads, *blocks.shape[1:])
-    model, mask = _crossed(query_part, query_weight, blocks, part, weight), _mask(query_part, part, row_ptr, keys)
+    model, mask = as_crossed(query_part, query_weight, blocks, part, weight), _mask(query_part, part, row_ptr, keys)
     costs = by_edges(row_ptr, query_part.shape[2])
     call("edge_rate_backward", costs, model, mask, grad, to_query, to_blocks, to_key)
     return to_query, to_blocks.unflatten(0, (batch, heads)).sum(0), to_key

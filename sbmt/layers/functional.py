@@ -16,7 +16,8 @@ from sbmt.counter_rng import draw_seed, number_examples
 from sbmt.errors import SbmtError, check_choice, choose
 from sbmt.graph.edges import EdgeList, check_window, reach_of
 from sbmt.graph.patterns import all_pairs
-from sbmt.kernels.operators import can_run_on, draw_next, edge_rate, remember
+from sbmt.kernels.decoding import draw_next, remember
+from sbmt.kernels.operators import can_run_on, edge_rate
 from sbmt.layers.drawn import attend_and_draw
 from sbmt.samplers import SAMPLERS, draw_edges, law_of
 from sbmt.types import AttentionOutput, has_kernels_for

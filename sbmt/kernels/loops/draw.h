@@ -73,8 +73,8 @@ class Points {
         const int64_t first = n;
         n += n_more;
         if (size_t(n) > row.size()) row.resize(2 * n), place.resize(2 * n);
-        std::fill_n(&row[first], n_more, of_row);
-        std::iota(&place[first], &place[first] + n_more, 0);
+        std::fill_n(row.begin() + first, n_more, of_row);
+        std::iota(place.begin() + first, place.begin() + n, 0);
         return first;
     }
     // Draws the words of all; returns how many, a multiple of what a vector holds, so that loops over them have no

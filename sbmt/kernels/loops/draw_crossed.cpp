@@ -50,7 +50,7 @@ class CrossedDraw {
     std::vector<uint32_t> of_pairs, of_first, of_second, of_keys;  // tables
     std::vector<real> rates;
     std::vector<From> froms;
-    double totals[AT_ONCE];
+    double totals[AT_ONCE] = {};
     std::vector<int32_t> pair, part, key, start, last;  // of points
     Points points;
 

@@ -105,5 +105,5 @@ def measured(name: str) -> str:
 
 
 def machine_of(manifest: dict[str, Any]) -> str:
-    """The machine of a manifest, with versions."""
-    return f"{manifest['machine']}, with sbmt {manifest['sbmt']}, torch {manifest['torch']}"
+    """Returns the machine of a manifest, with versions."""
+    return f"{manifest['machine']}, sbmt {manifest['sbmt']}, torch {manifest['torch']}"

@@ -1,6 +1,5 @@
 """Cells of tables that take more than a look-up in the result files; ``tables.jinja`` has the tables."""
 
-import re
 from collections.abc import Callable, Sequence
 from statistics import mean, median, stdev
 from typing import Any
@@ -32,11 +31,6 @@ def points(study: str, trial: str) -> str:
     found = [100 * x for x in reached(study, trial)]
     middle = f"{mean(found):.1f}" if found else LEFT_OUT
     return middle + (f" ± {stdev(found):.1f}" if len(found) > 1 else "")
-
-
-def with_zeros(title: str) -> str:
-    """A title that writes .5 as 0.5."""
-    return re.sub(r"(?<!\d)\.(?=\d)", "0.", title)
 
 
 def recall_scores(trial: str, n: str) -> str:

@@ -19,7 +19,7 @@ from sbmt.experiments.files import write_bytes
 
 MARKED = re.compile(r"(<!-- (\{\{[^\n]+?\}\}) -->\n?).*?(\n?<!-- end -->)", re.DOTALL)
 ENVIRONMENT.globals |= vars(tables) | vars(claims) | vars(lookup)
-for name in ("tables.jinja", "claims.jinja"):
+for name in ("titles.jinja", "tables.jinja", "claims.jinja"):
     ENVIRONMENT.globals |= vars(ENVIRONMENT.get_template(name).module)
 
 

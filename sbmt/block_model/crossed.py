@@ -14,7 +14,6 @@ from sbmt.kernels import operators
 from sbmt.kernels.operators import can_run_on
 from sbmt.types import full_precision
 
-AT_ONCE = 4096  # tokens, in the choice of parts
 CHUNK = 16  # queries at a time, in sums over causal pairs
 LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two
 Chosen = tuple[Tensor, Tensor]
@@ -26,9 +25,6 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
 
     Part a of partition f has number f · size + a. A partition of a single part lists it twice, with memberships of ½.
     """
-    if can_run_on(logits.device):
-        part, weight = operators.part_memberships(logits)
-        return part, weight
     by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values
     part = part.expand(*part.shape[:-1], 2)
@@ -38,11 +34,11 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
 
 
 def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> Chosen:
-    """:func:`part_memberships` of tokens; on a CPU for some at a time, whose logits stay in its cache."""
-    some = tokens.split(tokens.shape[2] if tokens.is_cuda else AT_ONCE, 2)
-    found = [part_memberships((clusters @ x.mT).unflatten(2, (n_partitions, -1))) for x in some]
-    part, weight = (torch.cat(x, 2) if len(x) > 1 else x[0] for x in zip(*found, strict=True))
-    return part, weight
+    """:func:`part_memberships` of tokens, whose logits are their products with the clusters."""
+    if can_run_on(tokens.device):
+        part, weight = operators.choose_parts(clusters, tokens, n_partitions)
+        return part, weight
+    return part_memberships((clusters @ tokens.mT).unflatten(2, (n_partitions, -1)))
 
 
 class CrossedModel(BlockModel):

@@ -196,33 +196,42 @@ def draw_crossed(
 
 
 @operator
-def part_memberships(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The two parts of largest logit of each partition, int16, and their softmax; logits have their tokens last."""
-    batch, heads, n_partitions, size, n = logits.shape
+def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> tuple[Tensor, Tensor]:
+    """The two parts of largest logit ⟨token, cluster⟩ of each partition, int16, and their softmax."""
+    batch, heads, n, _ = tokens.shape
     shape = batch, heads, n, 2 * n_partitions
-    part, log_odds = logits.new_empty(shape, dtype=torch.int16), logits.new_empty(shape)
-    call("part_memberships", by_number(batch * heads * n, 8), logits, n, n_partitions, size, part, log_odds)
+    part, log_odds = tokens.new_empty(shape, dtype=torch.int16), tokens.new_empty(shape)
+    sizes = _choice(clusters, tokens, n_partitions)
+    call("choose_parts", by_number(batch * heads * n, 8), tokens, clusters, sizes, part, log_odds)
     return part, log_odds.sigmoid_()
 
 
 @operator
-def part_memberships_backward(grad: Tensor, part: Tensor, weight: Tensor, size: int) -> Tensor:
-    """Gradients of the logits."""
+def choose_parts_backward(
+    grad: Tensor, clusters: Tensor, tokens: Tensor, part: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of clusters and tokens."""
     batch, heads, n, n_chosen = part.shape
-    out = weight.new_zeros(batch, heads, n_chosen // 2, size, n)
-    sizes = n, n_chosen // 2, size
-    call("part_memberships_backward", by_number(batch * heads * n, 8), grad, part, weight, *sizes, out)
-    return out
+    (to_tokens,) = _zeros(tokens)
+    to_clusters = clusters.new_zeros(batch, *clusters.shape)
+    sizes = _choice(clusters, tokens, n_chosen // 2)
+    given = grad, tokens, clusters, sizes, part, weight
+    call("choose_parts_backward", by_number(batch * heads, n), *given, to_tokens, to_clusters)
+    return to_clusters.sum(0), to_tokens
 
 
-def _save_memberships(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*output)
-    ctx.size = inputs[0].shape[3]
+def _choice(clusters: Tensor, tokens: Tensor, n_partitions: Count) -> tuple[Any, ...]:
+    """The struct ``Choice``."""
+    return tokens.shape[2], tokens.shape[1], tokens.shape[3], n_partitions, clusters.shape[1] // n_partitions
+
+
+def _save_choice(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:2], *output)
     ctx.mark_non_differentiable(output[0])
 
 
-part_memberships.register_autograd(
-    lambda ctx, _, grad: part_memberships_backward(grad, *ctx.saved_tensors, ctx.size), setup_context=_save_memberships
+choose_parts.register_autograd(
+    lambda ctx, _, grad: (*choose_parts_backward(grad, *ctx.saved_tensors), None), setup_context=_save_choice
 )
 
 

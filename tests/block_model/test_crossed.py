@@ -32,7 +32,7 @@ def route(request, monkeypatch):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17])
 @pytest.mark.parametrize("n_partitions", [2, 6])
-def test_memberships_and_their_gradients_are_those_of_the_twin(n_partitions, size, route):
+def test_memberships_and_their_gradients_are_those_of_the_twin(n_partitions, size):
     generator = torch.Generator().manual_seed(size)
     logits = 2 * torch.randn(BATCH, HEADS, n_partitions, size, N, generator=generator, dtype=torch.float64)
     part, weight = part_memberships(logits.requires_grad_())
@@ -45,22 +45,22 @@ def test_memberships_and_their_gradients_are_those_of_the_twin(n_partitions, siz
     assert_same_gradients(in_parts, expected, [logits], atol=1e-11, least=1e-3 if size > 1 else 0.0)
 
 
-def test_parts_are_chosen_for_some_tokens_at_a_time(route, monkeypatch):
-    clusters, tokens = leaves = [
-        torch.randn(HEADS, 8, 3, dtype=torch.float64),
-        torch.randn(BATCH, HEADS, N, 3).double(),
-    ]
-    whole = choose_parts(clusters.requires_grad_(), tokens.requires_grad_(), 2)
-    monkeypatch.setattr(crossed, "AT_ONCE", 2)
-    part, weight = choose_parts(clusters, tokens, 2)
-    assert torch.equal(part, whole[0])
-    torch.testing.assert_close(weight, whole[1])
-    assert_same_gradients(weight, whole[1], leaves)
+@pytest.mark.parametrize(("n", "size", "width"), [(N, 4, 3), (150, 1, 2), (67, 17, 32)])
+def test_parts_and_their_gradients_are_those_of_the_logits(n, size, width, route):
+    generator = torch.Generator().manual_seed(n)
+    shapes = (HEADS, 6 * size, width), (BATCH, HEADS, n, width)
+    leaves = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+    part, weight = choose_parts(*leaves, 6)
+    logits = leaves[0] @ leaves[1].mT
+    expected = part_memberships(logits.unflatten(2, (6, size)))
+    assert torch.equal(part, expected[0])
+    torch.testing.assert_close(weight, expected[1], rtol=1e-12, atol=1e-12)
+    assert_same_gradients(weight, expected[1], leaves, atol=1e-11, least=1e-3 if size > 1 else 0.0)
 
 
 def test_ties_and_extreme_logits_leave_two_memberships_that_sum_to_one(route):
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1e4, -1e4, 0.0, 1e4], [-1e30, -1e30, -1e30, 1e30]])
-    part, weight = part_memberships(logits.T[None, None, None])
+    part, weight = choose_parts(torch.eye(4)[None], logits[None, None], 1)
     assert (part.diff(dim=-1) > 0).all()
     torch.testing.assert_close(weight[0, 0], torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.0, 1.0]]))
     assert part[0, 0, 1].tolist() == [0, 3] and part[0, 0, 2, 1] == 3

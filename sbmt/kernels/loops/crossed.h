@@ -26,6 +26,11 @@ inline void fill_rates(const Crossed &model, int64_t row, int64_t head, real *ra
     }
 }
 
+inline void prefetch(const Crossed &model, int64_t key) {
+    __builtin_prefetch(model.key_part + key * model.n_partitions * 2);
+    __builtin_prefetch(model.key_weight + key * model.n_partitions * 2);
+}
+
 // The rate of a pair with a key: over groups, the product of what two partitions contribute, two parts of each.
 inline real pair_rate(const Crossed &model, const real *rates, int64_t key) {
     const int16_t *part = model.key_part + key * model.n_partitions * 2;

@@ -13,7 +13,9 @@ inline double scale_of(double total) { return total > 0 ? 2147483648.0 / total :
 inline uint32_t start_of(double before, double scale) { return before > 0 ? uint32_t(before * scale) + 1 : 0; }
 
 // For each of n points the last entry that starts at or before its word, in the table `below` from its `start` on,
-// whose entries are 0 … `last`. It halves the range of all points at once, so that a vector searches many tables.
+// whose entries are 0 … `last` and lie STRIDE apart. It halves the range of all points at once, so that a vector
+// searches many tables.
+template <int STRIDE = 1>
 void search(const uint32_t *below, const int32_t *start, const int32_t *last, const uint32_t *words, int64_t n,
             int32_t *found) {
     int32_t longest = 0;
@@ -25,7 +27,7 @@ void search(const uint32_t *below, const int32_t *start, const int32_t *last, co
 #pragma omp simd
         for (int64_t t = 0; t < n; t++) {
             const int32_t here = found[t], there = here + step < last[t] ? here + step : last[t];
-            found[t] = below[start[t] + there] <= words[t] >> 1 ? there : here;
+            found[t] = below[(start[t] + there) * STRIDE] <= words[t] >> 1 ? there : here;
         }
     }
 }
@@ -44,10 +46,15 @@ class CrossedDraw {
     const int64_t n_pairs, size;
     int64_t head = 0, n_keys = 0, first_key = 0, first_row = 0, end_row = 0, last_row = 0;
     std::vector<int64_t> reals;
-    std::vector<int32_t> clusters, members, first;  // of keys; the keys of each cluster; where they start
-    std::vector<double> before, mass, scales;       // of clusters
-    std::vector<double> reached, sums, ends;        // the total of a pair of queries' parts; sums over parts or pairs
-    std::vector<uint32_t> of_pairs, of_first, of_second, of_keys;  // tables
+    struct Entry {  // of the table of a cluster's keys: side by side, since both are looked up at once
+        uint32_t below;
+        int32_t key;
+    };
+    std::vector<Entry> entries;
+    std::vector<int32_t> clusters, first;                 // of keys; where the entries of each cluster start
+    std::vector<double> before, mass, scales;             // of clusters
+    std::vector<double> reached, sums, ends;              // totals of pairs of queries' parts; sums over parts or pairs
+    std::vector<uint32_t> of_pairs, of_first, of_second;  // tables
     std::vector<real> rates;
     std::vector<From> froms;
     double totals[AT_ONCE] = {};
@@ -76,8 +83,8 @@ class CrossedDraw {
         for (int64_t j = 0; j < n_keys; j++)
             for (int64_t e = 0; e < n_pairs; e++) {
                 const int64_t cluster = clusters[j * n_pairs + e], slot = first[cluster + 1]++;
-                members[slot] = j;
-                of_keys[slot] = start_of(before[cluster], scales[cluster]);
+                entries[slot].key = j;
+                entries[slot].below = start_of(before[cluster], scales[cluster]);
                 before[cluster] += share(j, e);
             }
     }
@@ -192,8 +199,8 @@ class CrossedDraw {
             start[t] = first[cluster];
             last[t] = std::max(first[cluster + 1] - start[t] - 1, 0);
         }
-        search(of_keys.data(), &start[0], &last[0], points.of(3), n, &key[0]);
-        for (int64_t t = 0; t < n; t++) key[t] = members[start[t] + key[t]];
+        search<2>(&entries[0].below, &start[0], &last[0], points.of(3), n, &key[0]);
+        for (int64_t t = 0; t < n; t++) key[t] = entries[start[t] + key[t]].key;
     }
 
   public:
@@ -215,8 +222,7 @@ class CrossedDraw {
         for (int64_t j = 0; j < n_keys; j++)
             if (is_real[j]) reals.push_back(j);
         clusters.resize(n_keys * n_pairs);
-        members.resize(n_keys * n_pairs + 1);  // so that an empty cluster has a place, too
-        of_keys.resize(members.size());
+        entries.resize(n_keys * n_pairs + 1);  // so that an empty cluster has a place, too
         fill_key_tables();
         fill_part_tables();
     }

@@ -5,35 +5,41 @@
 // sbmt.block_model.crossed.
 #include "crossed.h"
 
-// The two parts of largest logit of each partition, in ascending order, and by how much the logit of each is above the
-// other's. Logits are (graphs, partitions, size, tokens), so that many tokens are searched at once, by vectors.
-void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
-                      int64_t size, int16_t *part, real *log_odds) {
+// The two parts of largest logit, ⟨token, cluster⟩, of each partition, in ascending order, and by how much the logit of
+// each exceeds the other's. Logits of some tokens at a time are compared as soon as they are computed, by vectors.
+void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters, const Choice *sizes, int16_t *part,
+                  real *log_odds) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        constexpr int64_t MOST = 256;  // tokens at once
-        int32_t first[MOST], second[MOST];
-        real largest[MOST], next_largest[MOST];
+        constexpr int64_t MOST = 256 / sizeof(real);  // tokens at once: four of the widest vectors
+        const int64_t n_tokens = sizes->n_tokens, n_partitions = sizes->n_partitions, size = sizes->size, d = sizes->d;
+        std::vector<real> columns(d * MOST);
         int64_t n = 0;
         for (int64_t done = start; done < stop; done += n) {
-            const int64_t graph = done / n_tokens, token = done % n_tokens;
-            n = std::min({MOST, n_tokens - token, stop - done});
+            const int64_t graph = done / n_tokens;
+            n = std::min({MOST, n_tokens - done % n_tokens, stop - done});
+            for (int64_t t = 0; t < n; t++)
+                for (int64_t c = 0; c < d; c++) columns[c * MOST + t] = tokens[(done + t) * d + c];
+            const real *cluster = clusters + graph % sizes->n_heads * n_partitions * size * d;
             for (int64_t f = 0; f < n_partitions; f++) {
-                const real *of_part = logits + (graph * n_partitions + f) * size * n_tokens + token;
-                for (int64_t t = 0; t < n; t++) {
-                    first[t] = second[t] = 0;
-                    largest[t] = of_part[t];
-                    next_largest[t] = -std::numeric_limits<real>::infinity();
-                }
-                for (int32_t a = 1; a < size; a++) {
-                    of_part += n_tokens;
+                int32_t first[MOST] = {}, second[MOST] = {};
+                real largest[MOST], next_largest[MOST];
+                std::fill_n(largest, MOST, -std::numeric_limits<real>::infinity());
+                std::fill_n(next_largest, MOST, -std::numeric_limits<real>::infinity());
+                for (int32_t a = 0; a < size; a++, cluster += d) {
+                    real logits[MOST] = {};
+                    for (int64_t c = 0; c < d; c++)
 #pragma omp simd
-                    for (int64_t t = 0; t < n; t++) {
-                        const real x = of_part[t];
+                        for (int64_t t = 0; t < MOST; t++)
+                            logits[t] = std::fma(cluster[c], columns[c * MOST + t], logits[t]);
+#pragma omp simd
+                    for (int64_t t = 0; t < MOST; t++) {
+                        const real x = logits[t];
                         const bool is_first = x > largest[t], is_second = x > next_largest[t];
-                        second[t] = is_first ? first[t] : is_second ? a : second[t];
-                        next_largest[t] = is_first ? largest[t] : is_second ? x : next_largest[t];
+                        const int32_t lower = is_first ? first[t] : a;
+                        next_largest[t] = std::max(next_largest[t], std::min(x, largest[t]));
+                        largest[t] = std::max(x, largest[t]);
+                        second[t] = is_second ? lower : second[t];
                         first[t] = is_first ? a : first[t];
-                        largest[t] = is_first ? x : largest[t];
                     }
                 }
                 for (int64_t t = 0; t < n; t++) {
@@ -50,15 +56,20 @@ void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens
     });
 }
 
-void part_memberships_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
-                               int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_logits) {
+// For graphs start … stop; gradients of the clusters are apart for each graph.
+void choose_parts_backward(const Ranges *ranges, const real *grad, const real *tokens, const real *clusters,
+                           const Choice *sizes, const int16_t *part, const real *weight, real *grad_tokens,
+                           real *grad_clusters) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        for (int64_t token = start; token < stop; token++) {
-            real *of_token = grad_logits + token / n_tokens * n_partitions * size * n_tokens + token % n_tokens;
-            for (int64_t c = token * n_partitions * 2; c < (token + 1) * n_partitions * 2; c += 2) {
-                const real slope = weight[c] * weight[c + 1] * (grad[c] - grad[c + 1]);
-                of_token[part[c] * n_tokens] += slope;
-                of_token[part[c + 1] * n_tokens] -= slope;
+        const int64_t n_chosen = 2 * sizes->n_partitions, d = sizes->d;
+        for (int64_t token = start * sizes->n_tokens; token < stop * sizes->n_tokens; token++) {
+            const int64_t graph = token / sizes->n_tokens, n = sizes->n_partitions * sizes->size * d;
+            const real *cluster = clusters + graph % sizes->n_heads * n;
+            for (int64_t c = token * n_chosen; c < (token + 1) * n_chosen; c++) {
+                const int64_t other = c ^ 1, row = part[c] * d;  // of the same partition
+                const real slope = weight[c] * weight[other] * (grad[c] - grad[other]);
+                add<0>(grad_tokens + token * d, slope, cluster + row, d);
+                add<0>(grad_clusters + graph * n + row, slope, tokens + token * d, d);
             }
         }
     });
@@ -101,8 +112,11 @@ void edge_rate(const Ranges *ranges, const Crossed *model, const Mask *mask, rea
         for (int64_t row = start; row < stop; row++) {
             const int64_t graph = row / mask->n_queries;
             fill_rates(*model, row, graph % mask->n_heads, rates.data());
-            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
-                out[e] = pair_rate(*model, rates.data(), graph * mask->n_keys + mask->keys[e]);
+            const int64_t first_key = graph * mask->n_keys, end = mask->row_ptr[row + 1];
+            for (int64_t e = mask->row_ptr[row]; e < end; e++) {
+                prefetch(*model, first_key + mask->keys[std::min(e + 8, end - 1)]);
+                out[e] = pair_rate(*model, rates.data(), first_key + mask->keys[e]);
+            }
         }
     });
 }

@@ -26,6 +26,10 @@ typedef struct {  // memberships of tokens in two parts of each partition, and t
     int64_t n_partitions, size;
 } Crossed;
 
+typedef struct {  // tokens of d numbers, which choose parts of each partition
+    int64_t n_tokens, n_heads, d, n_partitions, size;
+} Choice;
+
 // Between which tokens edges are drawn, from which stream, and how close ones are always joined. In causal masks no
 // query has an edge to a later key, where `offset` is the place of the first query; in all others it is −1.
 typedef struct {
@@ -59,10 +63,11 @@ void draw_causal(const Ranges *ranges, const Crossed *model, double extra, const
 void *remember(int64_t n_graphs, int64_t n_groups, int64_t size);
 void forget(void *kept);
 
-void part_memberships(const Ranges *ranges, const real *logits, int64_t n_tokens, int64_t n_partitions,
-                      int64_t size, int16_t *part, real *log_odds);
-void part_memberships_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,
-                               int64_t n_tokens, int64_t n_partitions, int64_t size, real *grad_logits);
+void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters, const Choice *sizes, int16_t *part,
+                  real *log_odds);
+void choose_parts_backward(const Ranges *ranges, const real *grad, const real *tokens, const real *clusters,
+                           const Choice *sizes, const int16_t *part, const real *weight, real *grad_tokens,
+                           real *grad_clusters);
 void pair_totals(const Ranges *ranges, const int16_t *part, const real *weight, int64_t n_tokens,
                  int64_t n_partitions, int64_t size, real *out);
 void pair_totals_backward(const Ranges *ranges, const real *grad, const int16_t *part, const real *weight,

@@ -28,7 +28,7 @@ from sbmt.sparsification import measure_masks
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
-CASES = ("qqp", 8, False, 3), ("sst2", 8, False, 3), ("qqp", 8, True, 3), ("qqp", 16, False, 1), ("sst2", 16, False, 1)
+CASES = ("qqp", 8, False, 3), ("sst2", 8, False, 3), ("qqp", 8, True, 3), ("qqp", 16, False, 3), ("sst2", 16, False, 3)
 """Task, edges per query, whether the encoder is distilled, and seeds."""
 LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 256, 2000, 150
 DISTILLED = {"random": CONTROLS["random"]}  # what distilled fitted masks are compared with

@@ -35,16 +35,18 @@ def no_folders_of_the_user(monkeypatch, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def toy_cache(tmp_path_factory):
-    """A folder of prepared examples: ``toy-listops``, ``toy-text``, ``toy-retrieval``, ``toy-image``."""
-    cache = tmp_path_factory.mktemp("cache")
-    for task in KINDS:
-        prepare(toy_source(task), cache)
+    """A folder of prepared examples: the toys, ``corpus`` with its tokeniser, ``sst2`` and ``mnli``."""
+    files, cache = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("cache")
+    write_glue(files)
+    corpus = corpus_source(write_corpus(files / "lm"), vocab_size=VOCABULARY)
+    for source in (*map(toy_source, KINDS), corpus, *(glue_files(task, files) for task in ("sst2", "mnli"))):
+        prepare(source, cache)
     return cache
 
 
 @pytest.fixture
-def toys(no_folders_of_the_user, toy_cache, monkeypatch):
-    """Makes the small examples those that runs find; returns their folder."""
+def caches(no_folders_of_the_user, toy_cache, monkeypatch):
+    """Lets runs find the small examples; returns their folder."""
     monkeypatch.setenv("SBMT_CACHE", str(toy_cache))
     return toy_cache
 
@@ -54,49 +56,11 @@ def tiny():
     """Makes a configuration of a small run, with the changes that are named."""
 
     def make(task="listops", **changes):
-        settings = dict(
-            data=f"toy-{task}",
-            length=64 if task == "image" else 20,
-            batch_size=8,
-            steps=6,
-            warmup_steps=1,
-            eval_every=2,
-            learning_rate=0.01,
-            d_model=8,
-            d_hidden=8,
-            embedding_std=1.0,
-            option_defaults=SMALL_OPTIONS,
-        )
+        own = dict(data=f"toy-{task}", length=64 if task == "image" else 20, batch_size=8, embedding_std=1.0)
+        settings = NETWORK | TRAINING | own | {"option_defaults": SMALL_OPTIONS}
         return LongRangeConfig(task=task, **settings).override(**changes)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def language_cache(tmp_path_factory):
-    """A folder of prepared examples: ``corpus``, with its tokeniser, ``sst2`` and ``mnli``."""
-    files, cache = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("cache")
-    prepare(corpus_source(write_corpus(files / "lm"), vocab_size=VOCABULARY), cache)
-    write_glue(files)
-    for task in ("sst2", "mnli"):
-        prepare(glue_files(task, files), cache)
-    return cache
-
-
-@pytest.fixture
-def language(no_folders_of_the_user, language_cache, monkeypatch):
-    """Makes the small text the one that runs find; returns its folder."""
-    monkeypatch.setenv("SBMT_CACHE", str(language_cache))
-    return language_cache
-
-
-@pytest.fixture
-def caches(no_folders_of_the_user, toy_cache, language_cache, monkeypatch, tmp_path):
-    """Makes all small examples those that runs find."""
-    for prepared in (*toy_cache.iterdir(), *language_cache.iterdir()):
-        (tmp_path / "cache").mkdir(exist_ok=True)
-        (tmp_path / "cache" / prepared.name).symlink_to(prepared)
-    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="session")
@@ -106,11 +70,11 @@ def tiny_mlm():
 
 
 @pytest.fixture(scope="session")
-def tiny_glue(language_cache):
+def tiny_glue(toy_cache):
     """Makes a configuration of a small fine-tuning run, which begins anew unless it names a run to start from."""
 
     def make(task="sst2", **changes):
-        tokenizer = "" if "pretrained" in changes else str(language_cache / "corpus" / "tokenizer.json")
+        tokenizer = "" if "pretrained" in changes else str(toy_cache / "corpus" / "tokenizer.json")
         start = {"tokenizer": tokenizer, "pretrained": changes.pop("pretrained", ""), "embedding_std": 1.0}
         return GlueConfig(task=task, **NETWORK | TRAINING | start).override(**changes)
 
@@ -118,17 +82,10 @@ def tiny_glue(language_cache):
 
 
 @pytest.fixture(scope="session")
-def pretrained(language_cache, tiny_mlm, tmp_path_factory):
-    """Pre-trains once per set of changes; returns the run's folder."""
-    folders = {}
-
-    def get(**changes):
-        key = tuple(sorted(changes.items()))
-        if key not in folders:
-            folders[key] = tmp_path_factory.mktemp("mlm") / "run"
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("SBMT_CACHE", str(language_cache))
-                fit(tiny_mlm(**changes), folders[key], accelerator="cpu")
-        return folders[key]
-
-    return get
+def pretrained(toy_cache, tiny_mlm, tmp_path_factory):
+    """The folder of a pre-training run."""
+    folder = tmp_path_factory.mktemp("mlm") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SBMT_CACHE", str(toy_cache))
+        fit(tiny_mlm(), folder, accelerator="cpu")
+    return folder

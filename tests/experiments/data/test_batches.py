@@ -4,22 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbmt.experiments.data.batches import (
-    POOL_BATCHES,
-    Encoding,
-    batches_by_length,
-    make_batch,
-    training_examples,
-)
-from sbmt.experiments.data.prepared import prepare
+from sbmt.experiments.data.batches import POOL_BATCHES, Encoding, batches_by_length, make_batch, training_examples
+from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.data import Feed
-from tests.experiments.data.toy import KINDS, toy_source
-
-
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory):
-    cache = tmp_path_factory.mktemp("cache")
-    return {task: prepare(toy_source(task), cache).splits["train"] for task in KINDS}
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(48, 7), (5, 12)])
@@ -58,8 +45,8 @@ def naive_row(document, encoding, width):
         ("image", Encoding(0, 16, is_image=True)),
     ],
 )
-def test_batches_are_made_document_by_document(toys, task, encoding):
-    split, examples = toys[task], [3, 0, 40]
+def test_batches_are_made_document_by_document(toy_cache, task, encoding):
+    split, examples = open_prepared(toy_cache / f"toy-{task}").splits["train"], [3, 0, 40]
     batch = make_batch(split, np.array(examples), encoding)
     documents = [document for i in examples for document in split.documents(i)]
     longest = max(min(len(document), encoding.length) for document in documents)
@@ -69,10 +56,6 @@ def test_batches_are_made_document_by_document(toys, task, encoding):
     assert batch.tokens.flatten(0, -2).tolist() == [tokens for tokens, _ in rows]
     assert batch.mask.flatten(0, -2).tolist() == [is_real for _, is_real in rows]
     assert batch.tokens.dtype == torch.int64 and batch.labels.tolist() == split.labels[examples].tolist()
-
-
-def lengths_of(n, seed=0):
-    return np.random.default_rng([seed, n]).integers(1, 500, n)
 
 
 def naive_pool(lengths, batch_size, seed, pool):
@@ -88,7 +71,7 @@ def naive_pool(lengths, batch_size, seed, pool):
 
 @pytest.mark.parametrize(("n", "batch_size"), [(1000, 3), (48, 7), (1, 3)])
 def test_batches_are_those_of_the_pools(n, batch_size):
-    lengths = lengths_of(n)
+    lengths = np.random.default_rng(n).integers(1, 500, n)
     examples_of = batches_by_length(lengths, batch_size, 3)
     for pool in range(3):
         batches = [examples_of(pool * POOL_BATCHES + i) for i in range(POOL_BATCHES)]

@@ -2,16 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 
-from sbmt.errors import SbmtError
-from sbmt.experiments.plots.attended import (
-    draw_long_range_inspection,
-    glyph_of,
-    inspect_examples,
-    plot_attended_text,
-    word_glyph,
-)
+from sbmt.experiments.plots.attended import draw_long_range_inspection, glyph_of, inspect_examples, word_glyph
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.fit import fit
@@ -38,27 +30,28 @@ def whole_batches(run, seed):
     ("task", "settings"),
     [
         ("text", {"attention": "reformer"}),
-        ("retrieval", {}),
+        ("retrieval", {"attention": "full"}),
         ("image", {"n_layers": 1, "n_heads": 1}),
         ("listops", {"quirks": True}),
         ("mnli", {"attention": "random_mask"}),
     ],
 )
-def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings, request, monkeypatch, tmp_path):
-    is_language = task == "mnli"
-    request.getfixturevalue("language" if is_language else "toys")
+def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(
+    task, settings, caches, tiny, tiny_glue, monkeypatch, tmp_path
+):
     monkeypatch.setattr(TrainingConfig, "evaluation_batch", 8)  # 13 examples are two batches
-    run = fit(request.getfixturevalue("tiny_glue" if is_language else "tiny")(task, **settings))
+    run = fit((tiny_glue if task == "mnli" else tiny)(task, **settings))
     inspection = inspect_examples(run, seed=3)
     expected = whole_batches(run, 3)
     assert len(run.model._forward_pre_hooks) == 0
-    for example in (0, 7, 8, 12):
+    for example, query in ((0, None), (7, 2), (8, None), (12, 0)):
         dense, is_real = expected[example]
-        documents = inspection.see(example)
+        documents = inspection.see(example, query)
         assert len(documents) == len(dense)
         densities = torch.stack([document.densities for document in documents]).mean(0)
         torch.testing.assert_close(densities, inspection.per_example.example_densities[example])
         for document, mask, real in zip(documents, dense, is_real, strict=True):
+            assert query in (None, document.query)
             n, n_real = len(document.tokens), real.sum().clamp(min=1)
             assert not mask[..., n:].any() and (task == "image" or real[n - 1] or not real.any())
             in_degrees = mask.sum(2) / n_real  # layers heads n_keys
@@ -67,19 +60,6 @@ def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(task, settings,
             torch.testing.assert_close(document.densities, in_degrees.sum(-1) / n_real)
     draw_long_range_inspection(inspection, tmp_path / "seen.png")
     assert (tmp_path / "seen.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.usefixtures("toys")
-def test_the_query_is_the_one_asked_for_or_the_median(tiny):
-    inspection = inspect_examples(fit(tiny()), 9)
-    document = inspection.see(2)[0]
-    degrees = document.in_degrees.mean((0, 1)).sort().values
-    assert document.in_degrees.mean((0, 1))[document.query] == degrees[(len(degrees) - 1) // 2]
-    other = inspection.see(2, query=1)[0]
-    assert other.query == 1 and torch.equal(other.in_degrees, document.in_degrees)
-    for query in (-1, len(document.tokens)):
-        with pytest.raises(SbmtError, match="a query position in"):
-            inspection.see(2, query=query)
 
 
 def test_every_token_can_be_written():
@@ -92,15 +72,3 @@ def test_every_token_can_be_written():
     assert listops == [" ", "? ", "[MIN ", "] ", "0 ", "? "]
     words = [word_glyph(glyph) for glyph in ("<s>", "␣film", "␣", "é", "中")]
     assert words == ["<s>", " film", " ", "é", "\\u4e2d"]
-    axes, none = Figure().subplots(), torch.zeros(256, dtype=torch.bool)
-    plot_attended_text(axes, glyphs, torch.rand(256), none, -1, upper=1.0, width=40)  # else a warning
-
-
-@pytest.mark.usefixtures("toys")
-def test_full_attention_attends_everything_everywhere(tiny):
-    run = fit(tiny("text", attention="full"))
-    for document in inspect_examples(run, 4).see(1):
-        assert bool((document.in_degrees == 1).all()) and bool(document.is_attended.all())
-    with pytest.raises(SbmtError, match="at least 2 examples"):
-        inspect_examples(run, 1)
-    assert len(run.model._forward_pre_hooks) == 0

@@ -12,7 +12,7 @@ from sbmt.experiments.studies.study import run_study
 from sbmt.experiments.training.tasks import REDUCED_MLM
 from tests.experiments.training.tiny_language import N_TRAIN
 
-pytestmark = pytest.mark.usefixtures("language")
+pytestmark = pytest.mark.usefixtures("caches")
 
 
 def config_of(study, name):

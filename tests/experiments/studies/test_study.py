@@ -10,6 +10,7 @@ from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Trial, run_study, summary
 from sbmt.experiments.training.config import build_model
 from tests.experiments.studies.tiny import DEMO, TINY
+from tests.experiments.training.runs import contents
 
 EQUAL = Trial("sbm", "SBM"), Trial("random", "random", {"attention": "random_mask"}, density_of="sbm")
 NAMES = [trial.name for trial in DEMO.trials]
@@ -112,10 +113,10 @@ def test_a_folder_with_other_settings_is_refused(folder):
 def test_a_run_is_not_taken_for_a_study(folder):
     """Whose result would replace that of the run."""
     run = folder / "fitted-seed0"
-    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    before = contents(run)
     with pytest.raises(SbmtError, match="a folder with several runs"):
         run_study(DEMO, run)
-    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    assert contents(run) == before
 
 
 FULL = Trial("full", "full", {"attention": "full"})

@@ -7,6 +7,11 @@ ROUGH = dict(dropout=0.2, attention_dropout=0.2, density_weight=0.1, accumulate=
 """Settings of a run in which everything that draws or adds up takes part."""
 
 
+def contents(folder):
+    """The files of a folder by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 class Stopped(Exception):
     """Ends a run between two checkpoints."""
 

@@ -21,7 +21,7 @@ def language_model(**changes):
     return LanguageModelConfig(**NETWORK | TRAINING | options | {"data": "corpus"}).override(**changes)
 
 
-def test_every_token_but_the_first_is_asked_for(language):
+def test_every_token_but_the_first_is_asked_for(caches):
     data = language_model().open_data()
     feed, blocks = data.feeds["train"], data.blocks["train"]
     batch = feed.batch(np.array([0, len(feed) - 1]), slice(0, 2), 0)  # the last one is padded
@@ -36,7 +36,7 @@ def test_every_token_but_the_first_is_asked_for(language):
 
 
 @pytest.mark.parametrize("options", [{"attention": "full"}, {"attention": "linear"}, {"preset": "fitted"}])
-def test_a_language_model_is_trained_and_loaded(language, tmp_path, options):
+def test_a_language_model_is_trained_and_loaded(caches, tmp_path, options):
     run = fit(language_model(**options), tmp_path / "run")
     assert load_run(tmp_path / "run").test == run.test
 

@@ -85,25 +85,14 @@ def glue(**values):
         (LongRangeConfig, {"warmup_steps": 5000}, "warmup_steps"),
         (LongRangeConfig, {"dropout": 1.0}, "dropout"),
         (glue, {"tokenizer": ""}, "neither"),
+        (lambda **values: RepeatedTokensConfig.from_dict(values), {"stepz": 3}, "stepz"),
+        (RepeatedTokensConfig, {"learning_rate": "fast"}, "learning_rate"),
+        (RepeatedTokensConfig, {"options": {"n_clusters": "x"}}, "n_clusters"),
     ],
 )
 def test_values_out_of_range_are_refused(make, values, word):
     with pytest.raises(SbmtError, match=word):
         make(**values)
-
-
-@pytest.mark.parametrize(
-    "values", [{"stepz": 3}, ["steps"], {"steps": "many"}, {"learning_rate": "fast"}, {"options": {"n_clusters": "x"}}]
-)
-def test_damaged_dictionaries_are_refused(values):
-    with pytest.raises(SbmtError):
-        RepeatedTokensConfig.from_dict(values)
-
-
-def test_learning_rate_falls_along_a_line_at_the_end():
-    config = RepeatedTokensConfig(steps=10, cooldown=3)
-    assert [config.learning_rate_share(step) for step in (0, 6, 7, 8, 9)] == [1, 1, 0.75, 0.5, 0.25]
-    assert [RepeatedTokensConfig(steps=10).learning_rate_share(step) for step in (0, 9)] == [1, 1]
 
 
 def some(config, names):
@@ -128,7 +117,7 @@ def test_presets_are_the_papers_table_7():
     assert SBMAttention(8, 1).n_clusters == 128
 
 
-@pytest.mark.usefixtures("language")
+@pytest.mark.usefixtures("caches")
 def test_fine_tuning_takes_the_network_and_nothing_else():
     network = dict(length=40, d_model=24, d_hidden=20, n_heads=3, n_layers=5, has_tied_start=True, positions="rotary")
     own = dict(steps=7777, batch_size=6, learning_rate=0.7, seed=5, density_weight=0.1, precision="bf16-mixed")
@@ -139,7 +128,7 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
     assert {f.name for f in fields(TrainingConfig)} == {*ANEW, *network, "attention", "options", "option_defaults"}
 
 
-@pytest.mark.usefixtures("language")
+@pytest.mark.usefixtures("caches")
 @pytest.mark.parametrize(("batch_size", "epochs", "expected"), [(5, 5, (40, 2, 8)), (32, 1, (2, 0, 2))])
 def test_epochs_become_steps(batch_size, epochs, expected):
     config = fine_tuning("sst2", "run", PAPER_MLM, epochs, batch_size=batch_size)

@@ -21,10 +21,6 @@ def feed(split):
     return example_feed(split, ENCODING)
 
 
-def take(stream, n):
-    return [batch for batch, _ in zip(stream, range(n), strict=False)]
-
-
 def is_same(a, b):
     names = ["tokens", "mask", "labels", *([] if a.selected is None else ["selected"])]
     return a.number == b.number and all(torch.equal(getattr(a, x), getattr(b, x)) for x in names)
@@ -55,7 +51,7 @@ def batches_of(config, split, batch_size=4):
     return list(BatchStream(feed, feed.once(batch_size, len(feed))))
 
 
-@pytest.mark.usefixtures("language")
+@pytest.mark.usefixtures("caches")
 def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
     """Whatever the seed and the attention; those of training differ with the seed, and in every epoch."""
     first, other = tiny_mlm(), tiny_mlm(seed=1, attention="full", d_model=16, batch_size=8)
@@ -65,14 +61,3 @@ def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
     feed = first.open_data().feeds["train"]
     early, late = (feed.batch(np.arange(4), slice(0, 4), number) for number in (0, 7))
     assert is_same(early, feed.batch(np.arange(4), slice(0, 4), 0)) and not torch.equal(early.selected, late.selected)
-
-
-@pytest.mark.usefixtures("language")
-@pytest.mark.parametrize("task", ["mlm", "sst2"])
-def test_training_goes_round_all_examples_and_begins_anywhere(tiny_mlm, tiny_glue, task):
-    feed = (tiny_mlm() if task == "mlm" else tiny_glue()).open_data().feeds["train"]
-    examples_of, n = feed.endless(4, 3), len(feed)
-    every = np.concatenate([examples_of(number) for number in range(64 * n // 4)])  # 64 passes, in whole pools
-    assert np.bincount(every, minlength=n).tolist() == [64] * n
-    later = next(iter(BatchStream(feed, examples_of, first=5)))
-    assert is_same(later, take(BatchStream(feed, feed.endless(4, 3)), 6)[5])

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,21 +36,6 @@ for folder in map(Path, sys.argv[2:]):
 """
 
 
-def run_in_two(folder, configs):
-    """Trains every configuration in two processes, under its name in the folder."""
-    (folder / "two.py").write_text(CODE)
-    for name, config in configs.items():
-        (folder / f"{name}.json").write_text(json.dumps(config.to_dict()))
-    command = [sys.executable, "two.py", str(torch.get_num_threads()), *configs]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
-    try:
-        assert process.wait(timeout=600) == 0
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("caches")
 def test_two_processes_are_one(tmp_path, tiny, tiny_mlm):
@@ -65,7 +49,12 @@ def test_two_processes_are_one(tmp_path, tiny, tiny_mlm):
         "pretraining": tiny_mlm(**text, density_weight=0.1),
         "fitted": RepeatedTokensConfig(**sizes, batch_size=12, accumulate=2, steps=4).override(**FITTED),
     }
-    run_in_two(tmp_path, configs)
+    (tmp_path / "two.py").write_text(CODE)
+    for name, config in configs.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(config.to_dict()))
+    command = [sys.executable, "two.py", str(torch.get_num_threads()), *configs]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=600)
     for name, config in configs.items():
         one, two = fit(config, tmp_path / f"{name}-alone", accelerator="cpu"), load_run(tmp_path / name)
         reports = [(tmp_path / f"{name}.rank{rank}").read_text() for rank in (0, 1)]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sbmt.experiments.training.f1 import glue_f1, pipeline_f1
+from sbmt.experiments.training.f1 import glue_f1
 from tests.layers.inputs import seeded
 
 
@@ -32,11 +32,3 @@ def test_metrics_equal_counting_by_hand(n_classes):
     predictions = guesses.where(torch.rand(200, generator=seeded(200)) < 0.4, labels)
     found = glue_f1(predictions, labels, n_classes)
     assert found == pytest.approx(f1_by_hand(predictions.tolist(), labels.tolist(), n_classes), abs=1e-6)
-
-
-def test_the_pipelines_f1_flatters_three_classes():
-    labels = torch.arange(3).repeat_interleave(6)
-    predictions = labels.clone()
-    predictions[0::6], predictions[1::6] = (labels[0::6] + 1) % 3, (labels[1::6] + 2) % 3  # 4 of 6 right
-    assert glue_f1(predictions, labels, 3) == pytest.approx({"macro_f1": 2 / 3, "pipeline_f1": 0.8})
-    assert float(pipeline_f1(torch.tensor([0, 1, 0, 1]), torch.tensor([0, 1, 2, 2]))) == 1.0  # only class 2 is wrong

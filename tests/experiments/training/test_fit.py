@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
@@ -16,7 +17,7 @@ from sbmt.experiments.training.generated import GeneratedConfig
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import ATTENTIONS
-from tests.experiments.training.runs import ROUGH, Stopped, has_same_numbers, stop_after
+from tests.experiments.training.runs import ROUGH, Stopped, contents, has_same_numbers, stop_after
 
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
 pytestmark = pytest.mark.usefixtures("caches")
@@ -31,7 +32,7 @@ def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
         "listops": lambda: tiny(**ROUGH),
         "performer": lambda: tiny("retrieval", attention="performer", **ROUGH),
         "reformer": lambda: tiny("retrieval", attention="reformer", **ROUGH),
-        "mnli": lambda: tiny_glue("mnli", pretrained=str(pretrained()), **ROUGH),
+        "mnli": lambda: tiny_glue("mnli", pretrained=str(pretrained), **ROUGH),
         "repeated tokens": lambda: RepeatedTokensConfig(**sizes, options={"n_clusters": 4}),
         "fitted": lambda: RepeatedTokensConfig(**sizes).override(preset="fitted", n_clusters=16, edges_per_query=4.0),
         "recall": lambda: RecallConfig(**sizes, n_pairs=2, n_queries=3, n_distractors=2, options={"n_clusters": 4}),
@@ -103,12 +104,6 @@ def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, tiny_mlm, scri
     assert all(torch.equal(then[f"model.{name}"], weight) for name, weight in run.model.state_dict().items())
 
 
-def test_a_run_says_nothing_of_its_own(tmp_path, tiny, capfd):
-    fit(tiny(steps=2), tmp_path / "run")
-    captured = capfd.readouterr()
-    assert captured.out == captured.err == ""
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(("attention", "eval_every"), [("sbm", 1), ("full", 2)])
 def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eval_every):
@@ -124,14 +119,14 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
     with pytest.raises(SbmtError, match=r"cannot read .*config\.json"):
         fit(tiny(), folder, resume=True)
     fit(tiny(steps=2, warmup_steps=0), folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = contents(folder)
     with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(tiny(steps=2, warmup_steps=0), folder)
     with pytest.raises(SbmtError, match="an unfinished run in"):
         fit(tiny(steps=2, warmup_steps=0), folder, resume=True)
     with pytest.raises(SbmtError, match="cannot resume .* warmup_steps is 1, the run has 0"):
         fit(tiny(steps=2, warmup_steps=1), folder, resume=True)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert contents(folder) == before
 
 
 def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tiny):
@@ -167,15 +162,14 @@ def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toy_cache):
     labels = np.array(prepared.splits["test"].labels[:9])
     commonest = int(prepared.splits["train"].labels.mean() > 0.5)
     assert run.about["n_test"] == 9 and run.about["chance"] == pytest.approx((labels == commonest).mean())
-    p, z, n = round(run.test.accuracy * 9) / 9, 1.959964, 9
-    middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-    expected = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
-    assert run.about["interval"] == pytest.approx(expected, abs=1e-4)
+    wilson = binomtest(round(run.test.accuracy * 9), 9).proportion_ci(0.95, "wilson")
+    assert run.about["interval"] == pytest.approx([wilson.low, wilson.high], abs=1e-4)
     assert run.about["data"]["sha256"] == prepared.info["sha256"] and run.about["data"]["n_train"] == 48
 
 
-def test_a_saved_run_loads_as_it_was(tmp_path, tiny):
+def test_a_run_prints_nothing_and_loads_as_it_was(tmp_path, tiny, capfd, caplog):
     run = fit(tiny(), tmp_path / "run")
+    assert capfd.readouterr() == ("", "") and not caplog.records
     loaded = load_run(tmp_path / "run")
     assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)
     assert all(torch.equal(loaded.model.state_dict()[x], weight) for x, weight in run.model.state_dict().items())

@@ -82,15 +82,6 @@ def test_only_queries_of_recall_are_judged():
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 
 
-def test_full_attention_learns_to_recall():
-    sizes = dict(n_pairs=4, n_queries=8, n_distractors=4, permutation=True, n_keys=12, n_values=8)
-    run = fit(RecallConfig(**sizes, attention="full", batch_size=32, steps=250, d_model=32, d_hidden=32))
-    assert run.test.accuracy > 0.99
-    assert evaluate(replace(run, config=replace(run.config, n_distractors=40)), 64).accuracy > 0.9
-    other = replace(run, config=replace(run.config, permutation=False))
-    assert evaluate(other, 64).accuracy < 0.5  # what it has learned is which keys belong together
-
-
 def fitted_config(**settings):
     return SIZES["demo"].override(**fitted(**FITTED | settings))
 

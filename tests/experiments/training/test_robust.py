@@ -1,6 +1,5 @@
 """Folders, files and variables that are not what a run expects: one line each, and nothing is lost."""
 
-import json
 import pickle
 from pathlib import Path
 
@@ -8,21 +7,18 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.files import read_tensors, write_json, write_tensors
-from sbmt.experiments.training import RepeatedTokensConfig, fit, load_run, run
+from sbmt.experiments.data.tokenizer import train_tokenizer
+from sbmt.experiments.files import read_tensors, write_tensors
+from sbmt.experiments.training import fit, load_run, run
 from sbmt.experiments.training.lightning_module import WholeFiles
-from tests.experiments.training.runs import Stopped, stop_after
-from tests.faults.damage import Bomb, cuts, flips
+from tests.experiments.studies.tiny import TINY
+from tests.experiments.training.runs import Stopped, contents, stop_after
+from tests.experiments.training.tiny_language import VOCABULARY, sentences
+from tests.faults.damage import Bomb
 
 pytestmark = pytest.mark.bad_input
-TINY = RepeatedTokensConfig(length=8, batch_size=4, steps=3, d_model=8, d_hidden=8, test_sequences=16)
-TINY = TINY.override(n_clusters=4)
 IO = WholeFiles()
 STATE = {"origin": {"examples": None}, "global_step": 3, "state_dict": {"a": torch.arange(300.0)}}
-
-
-def files_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
@@ -30,22 +26,20 @@ def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
     """Whatever a cluster has left in the environment: a finished run is refused as ever."""
     monkeypatch.setenv(name, "1")
     fit(TINY, tmp_path / "run")
-    before = files_of(tmp_path / "run")
+    before = contents(tmp_path / "run")
     with pytest.raises(SbmtError, match="a new or empty folder"):
         fit(TINY, tmp_path / "run")
-    assert files_of(tmp_path / "run") == before
+    assert contents(tmp_path / "run") == before
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
     """A disk that is full after the weights and before the result: the run begins anew, also with ``resume``."""
 
-    def fail(path, *arguments, **options):
-        if path.name == "result.json":
-            raise SbmtError("to write", "a full disk", "free some")
-        write_json(path, *arguments, **options)
+    def fail():
+        raise SbmtError("to write", "a full disk", "free some")
 
     with monkeypatch.context() as patch, pytest.raises(SbmtError, match="a full disk"):
-        patch.setattr(run, "write_json", fail)
+        patch.setattr(run, "manifest", fail)  # a part of the result
         fit(TINY, tmp_path / "run")
     assert (tmp_path / "run" / "model.safetensors").exists()
     with pytest.raises(SbmtError, match="one that was interrupted"):
@@ -54,24 +48,21 @@ def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
     assert again.test == load_run(tmp_path / "run").test == fit(TINY).test
 
 
-@pytest.mark.usefixtures("language")
 @pytest.mark.parametrize("what", ["pretrained", "tokenizer"])
-def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny_mlm, language, what):
+def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny_mlm, caches, what):
     if what == "pretrained":
         fit(tiny_mlm(), tmp_path / "mlm")
         config, other = tiny_glue(pretrained=str(tmp_path / "mlm")), tmp_path / "mlm" / "model.safetensors"
     else:
         other = tmp_path / "tokenizer.json"
-        other.write_bytes((language / "corpus" / "tokenizer.json").read_bytes())
+        other.write_bytes((caches / "corpus" / "tokenizer.json").read_bytes())
         config = tiny_glue(tokenizer=str(other))
     with pytest.raises(Stopped):
         fit(config, tmp_path / "run", on_step=stop_after(3))
     if what == "pretrained":
         write_tensors(other, {name: x + 0.1 for name, x in read_tensors(other).items()})
     else:
-        content = json.loads(other.read_text())
-        content["model"]["merges"] = content["model"]["merges"][:-1]
-        other.write_text(json.dumps(content))
+        train_tokenizer(sentences(40, seed=1), VOCABULARY).save(other)
     with pytest.raises(SbmtError, match=f"a checkpoint of this run, got one with other .*{what}"):
         fit(config, tmp_path / "run", resume=True, on_step=pytest.fail)
 
@@ -104,29 +95,17 @@ def test_weights_of_another_type_and_no_numbers_are_told(tmp_path, change, words
         load_run(tmp_path)
 
 
-def test_pickles_and_other_files_are_refused_unread(tmp_path, monkeypatch):
+def test_pickles_damage_and_other_files_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save(STATE | {"more": Bomb()}, "torch")
     Path("pickle").write_bytes(pickle.dumps(Bomb()))
     torch.save({"weights": torch.ones(1)}, "of others")
-    for name in ("torch", "pickle", "of others", "nothing"):
+    IO.save_checkpoint(STATE, "whole")
+    weights = STATE["state_dict"]["a"].numpy().tobytes()
+    Path("damaged").write_bytes(Path("whole").read_bytes().replace(weights, weights[::-1]))
+    for name in ("torch", "pickle", "of others", "nothing", "damaged"):
         with pytest.raises(SbmtError, match=name) as told:
             IO.load_checkpoint(name)
         assert "\n" not in str(told.value)
+    assert torch.equal(IO.load_checkpoint("whole")["state_dict"]["a"], STATE["state_dict"]["a"])
     assert not Path("exploded").exists()
-
-
-def test_damage_is_told_or_changes_nothing(tmp_path):
-    """A zip archive has bytes that mean nothing."""
-    path = tmp_path / "state.ckpt"
-    IO.save_checkpoint(STATE, path)
-    content = path.read_bytes()
-    n_told = 0
-    for changed in (cuts(content) | flips(content, 60) | {"nothing": content}).values():
-        path.write_bytes(changed)
-        try:
-            found = IO.load_checkpoint(path)
-            assert found["global_step"] == 3 and torch.equal(found["state_dict"]["a"], STATE["state_dict"]["a"])
-        except SbmtError:
-            n_told += 1
-    assert n_told > 40 and changed == content

@@ -8,13 +8,6 @@ from sbmt import SbmtError
 from sbmt.experiments.data.catalogue import FROM_FILES, GENERATED, find_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 
-
-@pytest.fixture(autouse=True)
-def empty_folders(tmp_path, monkeypatch):
-    monkeypatch.setenv("SBMT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
-
-
 REAL = {  # name, and golden: the beginning of the SHA-256 of symbols and labels
     "text": ("text", "822db08c449a870f"),
     "retrieval": ("retrieval-films", "4ef32859a548081d"),
@@ -53,6 +46,8 @@ def test_wrong_questions_are_refused(tmp_path):
 
 
 def test_folders_come_from_the_environment_or_the_users_cache(tmp_path, monkeypatch):
+    for name in ("data", "cache"):
+        monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     assert (data_folder(), prepared_folder()) == (tmp_path / "data", tmp_path / "cache")
     monkeypatch.delenv("SBMT_DATA")
     monkeypatch.setenv("SBMT_CACHE", "")

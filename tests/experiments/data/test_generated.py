@@ -9,7 +9,7 @@ import torch
 from sbmt import SbmtError
 from sbmt.experiments.data.listops import TreeLaw, listops_source
 from sbmt.experiments.data.pathfinder import PathfinderSettings, pathfinder_source
-from sbmt.experiments.data.recall import sample_recall
+from sbmt.experiments.data.recall import sample_multi_query, sample_recall
 from sbmt.experiments.data.repeated_tokens import random_mask_ceiling, sample_fresh_values, sample_repeated_tokens
 from sbmt.experiments.data.retrieval import topics_source
 from tests.layers.inputs import seeded
@@ -33,12 +33,18 @@ def test_a_part_never_changes(source, golden):
 
 
 recall = partial(sample_recall, batch_size=2)
+many_queries = partial(sample_multi_query, batch_size=2)
 
 
 @pytest.mark.parametrize(
     "sample",
-    [partial(sample_repeated_tokens, length=5), partial(sample_fresh_values, length=5), sample_recall],
-    ids=["repeated tokens", "fresh values", "recall"],
+    [
+        partial(sample_repeated_tokens, length=5),
+        partial(sample_fresh_values, length=5),
+        sample_recall,
+        partial(sample_multi_query, length=40, n_pairs=5, vocab_size=30),
+    ],
+    ids=["repeated tokens", "fresh values", "recall", "many queries"],
 )
 def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
     first, other = (sample(batch_size=8, generator=seeded(seed)) for seed in (0, 1))
@@ -60,6 +66,9 @@ def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
         (PathfinderSettings, dict(contour_length=1), "contour_length ≥ 2"),
         (PathfinderSettings, dict(seed_distance=3.9), "seed_distance ≥ 4.0, got 3.9"),
         (recall, dict(n_keys=16), "n_keys ≥ 17"),
+        (many_queries, dict(length=19, n_pairs=5, vocab_size=30), "length"),
+        (many_queries, dict(length=20, n_pairs=5, vocab_size=11), "vocab_size"),
+        (many_queries, dict(length=0, n_pairs=1, vocab_size=9), "≥ 1"),
         (random_mask_ceiling, dict(length=4, mask_density=float("nan")), "mask_density"),
     ],
 )

@@ -109,18 +109,13 @@ def test_texts_are_read_as_they_are_written(read, task):
         assert rows.index == tuple(str(i) for i in range(len(TRAPS)))
 
 
-def test_rows_that_are_too_short_are_counted(read):
+def test_rows_that_are_too_short_or_without_an_agreed_label_are_counted(read):
     """Such as QQP's whose question was broken by a line feed; rows beside them stay."""
     broken = b'1\t2\t3\t"How do I\n"\tWas it so?\t0\n\n'
     header, *lines = table("qqp", [("a", "b"), ("c", "d")], ["0", "1"]).splitlines(keepends=True)
     rows = read(header + lines[0] + broken + lines[1], "qqp")
     assert (rows.texts, rows.labels.tolist()) == ((("a", "b"), ("c", "d")), [0, 1])
     assert rows.n_skipped == 3 and len(rows.index) == 2
-    rows = read(b"sentence\tlabel\ngood\t1\nshort\nbad\t0\n", "sst2")
-    assert (rows.index, rows.n_skipped) == (("0", "2"), 1)
-
-
-def test_rows_without_an_agreed_label_are_counted(read):
     texts, labels = traps_of("mnli", 6)
     rows = read(table("mnli", texts, [*labels[:5], "-"]), "mnli")
     assert rows.texts == tuple(texts[:5]) and (rows.labels.tolist(), rows.n_skipped) == ([0, 1, 2, 0, 1], 1)

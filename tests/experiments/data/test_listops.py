@@ -42,15 +42,11 @@ SMALL = TreeLaw(max_depth=3, max_args=3, digit_share=0.6, min_length=3, max_leng
 SHARE = 0.001  # of the suite's false alarms, for each statistical test here
 
 
-def generator(seed=0):
-    return np.random.Generator(np.random.PCG64(seed))
-
-
 @pytest.mark.statistical(share=SHARE)
 def test_shapes_and_operators_have_the_exact_law(judge):
     """Every tree of depth ≤ 3 with ≤ 3 children, its digits rubbed out; the digits themselves are uniform."""
     n_trees = 400_000
-    rng = generator()
+    rng = np.random.default_rng(0)
     kept = [x for _ in range(40) for x in generate_expressions(n_trees // 40, rng, SMALL)]  # in rounds, as parts are
     law = {text: p for text, p in twin.skeleton_law(SMALL).items() if 3 < len(text.split()) < 10}
     same_digits = bytes(min(symbol, FIRST_DIGIT) for symbol in range(256))
@@ -75,11 +71,11 @@ def test_shapes_and_operators_have_the_exact_law(judge):
 
 def test_bounds_are_strict_and_drop_nothing_else():
     law = TreeLaw(max_depth=3, max_args=4, digit_share=0.2, min_length=0, max_length=10_000)
-    every = generate_expressions(2000, generator(), law)
+    every = generate_expressions(2000, np.random.default_rng(0), law)
     lengths = {len(x) for x in every}
     assert len(every) == 2000 and min(lengths) == 1 and max(lengths) == 26  # an operator on four operators on four
     for low, high in [(0, 2), (1, 26), (5, 27)]:
-        kept = generate_expressions(2000, generator(), replace(law, min_length=low, max_length=high))
+        kept = generate_expressions(2000, np.random.default_rng(0), replace(law, min_length=low, max_length=high))
         assert {len(x) for x in kept} == {n for n in lengths if low < n < high}
 
 

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 import torch
 
-from sbmt import SbmtError
 from sbmt.experiments.data.recall import NO_ANSWER, sample_multi_query, sample_recall
 from tests.layers.inputs import seeded
 from tests.statistics import binomial_p_values
@@ -67,15 +66,8 @@ def test_order_keys_and_values_are_uniform(judge):
     )
 
 
-# --- many queries ---
-
-
-def draw(n=200, length=40, n_pairs=5, vocab_size=30, seed=0):
-    return sample_multi_query(n, length, n_pairs, vocab_size, generator=torch.Generator().manual_seed(seed))
-
-
 def test_every_key_is_asked_for_once_and_its_answer_followed_it():
-    tokens, answers = draw()
+    tokens, answers = sample_multi_query(200, 40, 5, 30, generator=seeded())
     for sequence, wanted in zip(tokens.tolist(), answers.tolist(), strict=True):
         stored = dict(zip(sequence[0:10:2], sequence[1:10:2], strict=True))
         places = [i for i, answer in enumerate(wanted) if answer != NO_ANSWER]
@@ -89,22 +81,9 @@ def test_queries_come_soon_by_the_power_law_and_symbols_are_uniform():
     share = torch.tensor([1.0, 2.0, 3.0]) ** (0.01 - 1)
     p = share / share.sum()
     first = p[0] + sum(p[i] * p[0] / (1 - p[i]) for i in (1, 2))  # in the first or the second of two picks
-    tokens, answers = draw(4000, length=10, n_pairs=2)
+    tokens, answers = sample_multi_query(4000, 10, 2, 30, generator=seeded())
     found = (answers[:, 4] != NO_ANSWER).double().mean()
     assert abs(found - first) < 5.4 * (first * (1 - first) / 4000) ** 0.5
     counts = tokens[:, 5::2].flatten().bincount(minlength=30).double()
     expected = counts.sum() / 30
     assert ((counts - expected).abs() < 5.8 * expected**0.5).all()
-
-
-def test_a_batch_holds_what_single_sequences_would():
-    generator = torch.Generator().manual_seed(0)
-    single = [sample_multi_query(1, 40, 5, 30, generator=generator) for _ in range(3)]
-    for together, apart in zip(draw(3), zip(*single, strict=True), strict=True):
-        assert torch.equal(together, torch.cat(apart))
-
-
-@pytest.mark.parametrize(("sizes", "words"), [((19, 5, 30), "length"), ((20, 5, 11), "vocab_size"), ((0, 1, 9), "≥ 1")])
-def test_impossible_sizes_are_refused(sizes, words):
-    with pytest.raises(SbmtError, match=words):
-        sample_multi_query(2, *sizes)

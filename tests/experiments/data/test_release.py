@@ -48,34 +48,22 @@ def test_pathfinder_is_read_in_order_without_empty_files(tmp_path):
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
-    ("rows", "end", "words"),
+    ("read", "write", "changes", "words"),
     [
-        ([*ROWS, "[MAX 2 9 ]\t8"], "\n", "line 5"),
-        ([*ROWS, "[MAX 2 9 ]\t9"], "", "line feed"),
-        (["[MAX 2 [AVG 9 ] ]\t9"], "\n", "line 2"),
-        (["[MAX 2\t2"], "\n", "line 2"),
+        (listops_files, write_listops, {"rows": [*ROWS, "[MAX 2 9 ]\t8"]}, "line 5"),
+        (listops_files, write_listops, {"rows": [*ROWS, "[MAX 2 9 ]\t9"], "end": ""}, "line feed"),
+        (listops_files, write_listops, {"rows": ["[MAX 2 [AVG 9 ] ]\t9"]}, "line 2"),
+        (listops_files, write_listops, {"rows": ["[MAX 2\t2"]}, "line 2"),
+        (pathfinder_files, write_pathfinder, {"line": "../imgs sample_{0}.png {0} {1}"}, "label 0 or 1 in"),
+        (pathfinder_files, write_pathfinder, {"line": "imgs/0 sample_{0}.png {0} 2"}, "label 0 or 1 in"),
+        (pathfinder_files, write_pathfinder, {"line": "imgs/0 missing.png {0} {1}"}, "cannot read"),
+        (pathfinder_files, write_pathfinder, {"line": "metadata 0.npy {0} {1}"}, "an intact PNG file"),
     ],
 )
-def test_damaged_listops_is_refused(tmp_path, rows, end, words):
-    source = listops_files(write_listops(tmp_path / "listops", rows, end))
+def test_damaged_files_are_refused(tmp_path, read, write, changes, words):
+    write(tmp_path / "task", **changes)
     with pytest.raises(SbmtError, match=words):
-        list(source.parts())
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("../imgs sample_{0}.png {0} {1}", "label 0 or 1 in"),
-        ("imgs/0 sample_{0}.png {0} 2", "label 0 or 1 in"),
-        ("imgs/0 missing.png {0} {1}", "cannot read"),
-        ("metadata 0.npy {0} {1}", "an intact PNG file"),
-    ],
-)
-def test_damaged_pathfinder_is_refused(tmp_path, line, words):
-    write_pathfinder(tmp_path, n=2, line=line)
-    with pytest.raises(SbmtError, match=words):
-        list(pathfinder_files(tmp_path).parts())
+        list(read(tmp_path / "task").parts())
 
 
 @pytest.mark.bad_input
@@ -88,10 +76,3 @@ def test_folders_that_may_not_be_read_are_not_taken_for_empty_ones(tmp_path, mon
     monkeypatch.setattr(type(tmp_path), method, fail)
     with pytest.raises(SbmtError, match="Permission denied"):
         pathfinder_files(tmp_path)
-
-
-@pytest.mark.bad_input
-def test_folders_without_the_files_are_refused(tmp_path):
-    for read in (listops_files, pathfinder_files):
-        with pytest.raises(SbmtError, match=r"lra_release\.gz"):
-            read(tmp_path)

@@ -59,10 +59,6 @@ def test_a_wrong_line_is_named(tmp_path, monkeypatch, line, message):
     assert "new_aan_pairs.eval.tsv, line 5" in str(error.value)
 
 
-def generator(seed=0):
-    return np.random.Generator(np.random.PCG64(seed))
-
-
 def topics_of(document, words):
     """Which topics a document has words of, apart from common words."""
     found = set(document.split(b" ")) - set(words[0])
@@ -77,7 +73,7 @@ def pairs_of(examples):
 def test_a_label_says_whether_the_topics_are_the_same():
     words = topic_words(16)
     assert len({w for topic in words for w in topic}) == sum(map(len, words)), "a word of two topics proves nothing"
-    examples = generate_topic_pairs(300, generator(), words)
+    examples = generate_topic_pairs(300, np.random.default_rng(0), words)
     for (first, second), label in zip(pairs_of(examples), examples.labels, strict=True):
         assert (topics_of(first, words) == topics_of(second, words)) == bool(label)
         assert all(LENGTHS[0] <= len(d.split(b" ")) < LENGTHS[1] for d in (first, second))
@@ -86,7 +82,7 @@ def test_a_label_says_whether_the_topics_are_the_same():
 @pytest.mark.statistical(share=0.001)
 def test_labels_are_a_fair_coin_and_half_of_the_words_are_common(judge):
     words = topic_words(4)
-    examples = generate_topic_pairs(2000, generator(1), words)
+    examples = generate_topic_pairs(2000, np.random.default_rng(1), words)
     written = [w for pair in pairs_of(examples) for d in pair for w in d.split(b" ")]
     n_common = sum(w in set(words[0]) for w in written)
     counts = ((int(examples.labels.sum()), 2000), (n_common, len(written)))

@@ -67,9 +67,6 @@ def test_study_trains_prints_and_writes(succeed, tmp_path, monkeypatch):
     assert (tmp_path / "numbers" / "tiny.json").read_text() == written
     assert (tmp_path / "numbers" / "tiny.png").read_bytes().startswith(PNG)
     assert set(json.loads(written)["medians"]) == {"sbm", "linear"}
-    first = (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns
-    succeed("study", "tiny")  # goes on with what is there
-    assert (folder / "sbm-seed0" / "model.safetensors").stat().st_mtime_ns == first
 
 
 @pytest.mark.bad_input
@@ -128,24 +125,14 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
     ("command", "words"),
     [
         ("sample --case round", "case to be one of 'collapsed', 'separated', 'distant'"),
-        ("sample --output mask.xyz", "file ending"),
-        ("evaluate nowhere", "the folder of a run"),
+        ("sample --output mask.pgf", "file ending"),
         ("train repeated-tokens --size huge", "size to be one of 'demo', 'paper'"),
-        ("train repeated-tokens --resume", "config.json"),
-        ("train repeated-tokens --device tpu", "devices that this machine has"),
         ("demo --seeds 0", "seeds"),
         ("study magic", "study to be one of 'demo', 'figure4'"),
         ("study demo --json /proc/x.json", "cannot write /proc/x.json"),
         ("bench --suite gpu", "suite to be one of"),
         ("cost --density 2", "density in (0, 1)"),
-        ("cost --json .", ". to be a regular file, got a folder"),
-        (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
     ],
 )
 def test_mistakes_take_one_line(refused, command, words):
     refused(command, words)
-
-
-def test_control_characters_of_file_names_are_escaped(succeed, tmp_path):
-    out = succeed("sample", "--output", tmp_path / "a\x1b[2J.png")
-    assert "\x1b[2J" not in out and r"a\x1b[2J.png" in out.replace("\n", "")

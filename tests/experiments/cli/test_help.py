@@ -25,10 +25,3 @@ def test_every_command_has_help_and_every_field_an_option(run, command):
         names = {field.name for field in fields(KINDS[task])} | set(attention_options())
         names -= {"task", "options", "option_defaults"} | NO_OPTION.get(task, set())
         assert all("--" + name.replace("_", "-") in out for name in names)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("arguments", ["paint", "train listops --steps many", "predict run"])
-def test_what_is_no_command_exits_with_2(run, arguments):
-    code, out, err = run(*arguments.split())
-    assert code == 2 and "Traceback" not in out + err

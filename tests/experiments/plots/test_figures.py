@@ -7,7 +7,6 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from sbmt import SbmtError
 from sbmt.experiments.files import read_json
 from sbmt.experiments.plots.placements import PLACEMENTS, place
 from sbmt.experiments.plots.repeated_tokens import see_mask
@@ -62,17 +61,12 @@ def test_the_three_placements_are_dense_block_diagonal_and_sparse():
     assert masks["separated"][block].mean() <= 1 / 3 + masks["separated"][~block].mean() + 1e-6  # the block budget
 
 
-@pytest.mark.parametrize("name", ["x.png", "X.SVG", "x.pdf"])
-def test_figures_are_written_in_the_format_that_their_name_asks_for(tmp_path, name):
-    with saved_figure(tmp_path / "new" / name, 1.0, 1.0):
-        pass
-    assert (tmp_path / "new" / name).stat().st_size > 0
-    with pytest.raises(SbmtError, match="a file ending that is one of"), saved_figure(tmp_path / "x.pgf", 1.0, 1.0):
-        pass
-
-
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_an_svg_is_xml_whatever_its_labels_hold(tmp_path):
-    with saved_figure(tmp_path / "x.svg", 1.0, 1.0) as figure:
+@pytest.mark.parametrize(("name", "begin"), [("x.png", b"\x89PNG"), ("X.SVG", b"<?xml"), ("x.pdf", b"%PDF")])
+def test_figures_are_written_in_the_format_that_their_name_asks_for(tmp_path, name, begin):
+    """An SVG is XML whatever its labels hold."""
+    with saved_figure(tmp_path / "new" / name, 1.0, 1.0) as figure:
         figure.suptitle("a \x1b[2J \0 \ufffe b")
-    assert minidom.parse(str(tmp_path / "x.svg")).documentElement.tagName == "svg"
+    content = (tmp_path / "new" / name).read_bytes()
+    assert content.startswith(begin)
+    assert begin != b"<?xml" or minidom.parseString(content).documentElement.tagName == "svg"

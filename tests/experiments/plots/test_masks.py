@@ -1,7 +1,3 @@
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 import pytest
 import torch
@@ -24,7 +20,6 @@ def test_heatmap_shows_the_mask(mask, convert):
     ax = plot_mask(convert(mask))
     assert np.array_equal(ax.images[0].get_array(), mask.float())
     assert ax.images[0].get_clim() == (0.0, 1.0)  # whatever it holds, so that pictures can be compared
-    assert (ax.get_ylabel(), ax.get_xlabel()) == ("query", "key")
 
 
 @pytest.mark.bad_input

@@ -28,7 +28,8 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
     by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values
     part = part.expand(*part.shape[:-1], 2)
-    weight = by_partition.gather(-1, part).softmax(-1).flatten(-2)
+    larger = by_partition.gather(-1, part).diff(dim=-1)  # by how much the second logit exceeds the first
+    weight = torch.cat([-larger, larger], -1).sigmoid().flatten(-2)
     first = by_partition.shape[-1] * torch.arange(by_partition.shape[-2], device=logits.device)[:, None]
     return (part + first).flatten(-2).to(torch.int16), weight
 

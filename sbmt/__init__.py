@@ -1,6 +1,6 @@
-"""SBM-Transformer: attention along edges sampled from a block model that the network infers itself."""
+"""SBM-Transformer: attention along edges that are sampled from a block model inferred by the network."""
 
-import sbmt.interrupt  # noqa: F401 - first, since the others take seconds
+import sbmt.interrupt  # noqa: F401 - first, since the imports below take seconds
 
 # isort: split
 from importlib import import_module
@@ -37,7 +37,7 @@ _ON_DEMAND = ("cost", "experiments", "testing")
 if not TYPE_CHECKING:  # or a type checker would accept any misspelt name
 
     def __getattr__(name: str) -> ModuleType | type:
-        """Imports ``sbmt.testing`` and the like when they are first used, so that ``import sbmt`` is fast."""
+        """Imports modules such as ``sbmt.testing`` on first use, so that ``import sbmt`` is fast."""
         if name == "EdgeAttention":
             return import_module("sbmt.attention.message_passing").EdgeAttention
         if name in _ON_DEMAND:

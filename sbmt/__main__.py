@@ -1,4 +1,4 @@
-"""``python -m sbmt`` does what the installed command ``sbmt`` does."""
+"""Makes ``python -m sbmt`` equivalent to the installed command ``sbmt``."""
 
 from sbmt.experiments.cli import main
 

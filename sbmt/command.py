@@ -1,4 +1,4 @@
-"""Runs a command, and prints one line instead of a traceback after a mistake, Ctrl-C or SIGTERM."""
+"""Runs a command and prints one line instead of a traceback after a mistake, Ctrl-C or SIGTERM."""
 
 import os
 import signal
@@ -15,8 +15,8 @@ TERMINATED = 143  # 128 plus the number of the signal, as shells report it
 def run_command(app: Callable[[], Any], name: str) -> None:
     """Calls a Typer application; if it fails or is stopped, prints one line that begins with ``name``.
 
-    The exit code is 2 after a mistake or a failure to read or write a file, 130 after Ctrl-C, and 143 after SIGTERM,
-    which unwinds like Ctrl-C, so that no file is left half-written.
+    The exit code is 2 after a user error or a failure to read or write a file, 130 after Ctrl-C, and 143 after SIGTERM.
+    Like Ctrl-C, SIGTERM unwinds the stack, so that no file is left half-written.
     """
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if is_own_process := signal.getsignal(signal.SIGINT) is leave_at_once:
@@ -27,7 +27,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
         app()
     except SbmtError as error:
         _end(name, error, 2)
-    except BrokenPipeError:  # the program that read our output, such as head, has ended
+    except BrokenPipeError:  # the program that reads our output, such as head, has ended
         _discard_output()
         sys.exit(0)
     except OSError as error:  # includes a full disk to which stdout is redirected
@@ -36,7 +36,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        _end(name, "out of memory: ask for smaller sizes, or for fewer at a time", 2)
+        _end(name, "out of memory: choose smaller sizes, or process fewer at a time", 2)
     except (KeyboardInterrupt, SystemExit) as leaving:  # Typer turns the former into SystemExit(130)
         if (code := getattr(leaving, "code", INTERRUPTED)) not in (INTERRUPTED, TERMINATED):
             raise
@@ -48,7 +48,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; torch then raises a RuntimeError that only its text distinguishes from others."""
+    """Whether an error means that memory ran out; torch's RuntimeError for this can be told only by its message."""
     words = "can't allocate memory", "out of memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
@@ -59,7 +59,7 @@ def _end(name: str, words: object, code: int) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Drops buffered output that cannot be written; at exit Python would try again and change the exit code."""
+    """Drops output that cannot be written, since Python would try again at exit and change the exit code."""
     try:
         sys.stdout.flush()
     except OSError:

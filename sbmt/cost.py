@@ -1,9 +1,9 @@
-"""The number of operations in the matrix products of a forward pass, step by step.
+"""Counts the operations in the matrix products of a forward pass, step by step.
 
 **Convention.** A multiply-add counts as 2, as in ``torch.utils.flop_counter``; the paper does not say what it counts.
-Softmaxes, random draws, sorting and embedding look-ups do not count. The forward pass is that of eval mode without
-gradients, on sequences without padding, with as many keys as queries; a fit by likelihood is counted, although it only
-happens when gradients are on.
+Softmaxes, random draws, sorting and embedding look-ups do not count. The forward pass is in eval mode and without
+gradients, on sequences without padding and with as many keys as queries; a fit by likelihood is counted, although it
+takes place only when gradients are enabled.
 
 **Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
 features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition;
@@ -22,11 +22,11 @@ from sbmt.layers import MultiHeadAttention, SBMAttention
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 
 Steps = dict[str, str]
-"""A module's steps by name, each with a formula for its operations."""
+"""The steps of a module by name, each with a formula for its number of operations."""
 
 
 class OperationRow(NamedTuple):
-    """A step of the module at a path, with its formula and value. Projections do not belong to the attention."""
+    """A step of the module at a path, with its formula and value; ``is_attention`` is False for projections."""
 
     module: str
     part: str
@@ -46,12 +46,12 @@ class OperationCount(NamedTuple):
         return sum(row.n_flops for row in self.rows)
 
     def attention(self) -> "OperationCount":
-        """The operations of the attentions, without projections and MLPs."""
+        """Returns the operations of the attention layers, without projections and MLPs."""
         return OperationCount(tuple(row for row in self.rows if row.is_attention))
 
 
 def evaluate(formula: str, sizes: Mapping[str, int]) -> int:
-    """The value of a sum of products of numbers and letters such as "8·n·d² + 4·n·k·d", given the letters' sizes."""
+    """Evaluates a sum of products of numbers and letters, such as "8·n·d² + 4·n·k·d", for given sizes."""
 
     def value(factor: str) -> int:
         base = factor.rstrip("²³⁴")
@@ -74,16 +74,16 @@ FORMULAS: dict[str, Steps] = {
     "reformer": {"hashing": "2·b·h·r·N·s·d", "attention in chunks": "8·b·h·r·N·c·d"},
     "random_mask": {"draw from a single cluster": "2·b·h·n + 4·b·h"},
 }
-"""The steps of attentions by name, except those along edges. Drawing features is not part of a forward pass."""
+"""The steps of attention layers by name, except steps along edges. Drawing features is not part of a forward pass."""
 
 LETTERS = {"n_heads": "h", "d_head": "d", "n_clusters": "k", "n_features": "k", "n_projected": "k"}
 LETTERS |= {"n_landmarks": "k", "n_iterations": "i", "n_hashes": "r", "n_chunk": "c"}
-"""The letters of an attention's attributes in formulas."""
+"""The letters that stand for an attention layer's attributes in formulas."""
 NAMES = {ATTENTIONS[name]: name for name in RESERVED}
 
 
 def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
-    """The steps of an attention, and the sizes of the letters in their formulas other than b, n and m."""
+    """Returns the steps of an attention layer, and the sizes of the letters in their formulas other than b, n and m."""
     name = NAMES[type(layer)]
     sizes = {letter: getattr(layer, size) for size, letter in LETTERS.items() if hasattr(layer, size)}
     steps = FORMULAS.get(name, {})
@@ -98,21 +98,21 @@ def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
         sizes |= {"g": layer.n_groups, "s": layer.clusters.shape[1] // (2 * layer.n_groups)}
         per = "h" if name == "sbm_static" else "b·h"  # all examples share the memberships of positions
         steps = _crossed_steps(layer) if is_crossed else _sbm_steps(layer, per)
-    if hasattr(layer, "backend"):  # the dense one visits all pairs; "auto" is counted as edges
+    if hasattr(layer, "backend"):  # the dense backend visits all pairs; "auto" is counted along edges
         pairs, pair = ("b·h·n²", "pair") if layer.backend == "dense" else ("m", "edge")
         steps = steps | {f"scores per {pair}": f"2·{pairs}·d", f"weights × V per {pair}": f"2·{pairs}·d"}
     return steps, sizes
 
 
 def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
-    """The block model and the draw, without repeated draws; memberships are computed for each ``per``."""
+    """Returns the steps of inferring and drawing a mask, without repeated draws; ``per`` counts the memberships."""
     rates, pairs = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}, {"sampling: every pair": "2·b·h·n²·k"}
     samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | pairs}
     steps = {
         "memberships: MLP of Q and K": f"8·{per}·n·d²",
         "memberships: products with C": f"4·{per}·n·k·d",
         "block matrix": "2·h·k²·d",
-        **choose("the counted sampler", layer.sampler, samplers),
+        **choose("the sampler of a counted layer", layer.sampler, samplers),
     }
     is_linear, is_fitted = layer.link == "bilinear", layer.learning == "likelihood"
     if is_fitted or (is_linear and not layer.reweight):
@@ -123,8 +123,8 @@ def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
 
 
 def _crossed_steps(layer: SBMAttention) -> Steps:
-    """The same for crossed memberships and the exact sampler."""
-    choose("the counted sampler of crossed memberships", layer.sampler, {"exact": None})
+    """Returns the steps of inferring and drawing a mask with crossed memberships and the exact sampler."""
+    choose("the sampler of a counted layer with crossed memberships", layer.sampler, {"exact": None})
     return {
         "memberships: linear map of Q and K": "4·b·h·n·d²",
         "memberships: products with C": "8·b·h·n·g·s·d",
@@ -138,11 +138,11 @@ def _crossed_steps(layer: SBMAttention) -> Steps:
 AROUND = {models.EncoderBlock: ("mlp", "b·n"), models.Encoder: ("token_embedding", "b·n")}
 AROUND |= {models.TokenTagger: ("head", "b·n"), models.DualEncoder: ("head", "b")}
 AROUND |= {models.SequenceClassifier: ("head", "b"), models.SentenceClassifier: ("head", "b")}
-"""By class: the attribute with its linear layers, and the number of vectors that they map."""
+"""For each class, the attribute that contains its linear layers, and the number of vectors that they map."""
 
 
 def _steps_around(module: Any) -> Steps | None:
-    """The steps of a model, a block or projections around the attention inside; None for other modules."""
+    """Returns the steps of a model, a block or projections around its attention; None for other modules."""
     kind, d = type(module), getattr(getattr(module, "encoder", None), "d_model", None)
     if kind is MultiHeadAttention:
         return {"projections": f"8·b·n·{module.embed_dim}²"}
@@ -162,21 +162,21 @@ def _is_known(module: nn.Module) -> bool:
 
 
 def uncounted(model: nn.Module) -> dict[str, str]:
-    """The attentions of a model, by path, whose cost is unknown."""
+    """Returns the attention layers of a model whose cost is unknown, by path."""
     inside = {path: module for path, module in model.named_modules() if path.endswith("attention")}
     return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 
 
 def count_operations(model: nn.Module, n: int, *, density: float | None = None, batch: int = 1) -> OperationCount:
-    """The operations of one forward pass, step by step.
+    """Counts the operations of one forward pass, step by step.
 
     Args:
-        model: A model, block or attention of the library.
-        n: Tokens per sequence.
+        model: A model, block or attention layer of the library.
+        n: Number of tokens per sequence.
         density: Share of the pairs that are edges, in [0, 1]; required if masks are drawn.
-        batch: Sequences, or pairs of documents for a :class:`~sbmt.models.DualEncoder`.
+        batch: Number of sequences, or of pairs of documents for a :class:`~sbmt.models.DualEncoder`.
 
-    Raises SbmtError on an unknown model or attention, or a density that is missing or out of range.
+    Raises SbmtError if a model or attention layer is unknown, or the density is missing or out of range.
 
     Example:
         >>> from sbmt import build_attention
@@ -187,9 +187,9 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
     if density is not None and not 0 <= density <= 1:
         raise SbmtError(f"density must be in [0, 1], got {density}")
     if not _is_known(model):
-        raise SbmtError(f"{type(model).__name__} is not a model or attention of the library: count its parts")
+        raise SbmtError(f"{type(model).__name__} is not a model or attention layer of the library: count its parts")
     for path, name in uncounted(model).items():
-        raise SbmtError(f"the cost of {name} at {path} is not known: count the rest of the model")
+        raise SbmtError(f"the cost of {name} at {path} is unknown: count the other parts of the model")
     rows = []
     for path, module in model.named_modules():
         is_document = isinstance(model, models.DualEncoder) and module is not model
@@ -199,9 +199,9 @@ def count_operations(model: nn.Module, n: int, *, density: float | None = None, 
             sizes |= more
             sizes["m"] = round((density or 0) * sizes["b"] * sizes["h"] * n**2)
             if density is None and any("m" in formula for formula in steps.values()):
-                raise SbmtError("the model draws masks: give density=, the share of the pairs that are edges")
+                raise SbmtError("the model draws masks: pass density=, the share of pairs that are edges")
         else:
-            steps = _steps_around(module) or {}  # none if the module around it counts them
+            steps = _steps_around(module) or {}  # empty if an outer module counts them
         for name, formula in steps.items():
             rows.append(OperationRow(path, name, formula, evaluate(formula, sizes), is_attention))
     return OperationCount(tuple(rows))

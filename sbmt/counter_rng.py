@@ -1,8 +1,8 @@
 """Counter-based random numbers: every draw has an address, so no draw depends on another.
 
 A draw's address is (seed, example, head, row, purpose, index). The generator is Philox4x32-10, a keyed bijection of
-128-bit counters: the seed is the key, and the rest of the address is the counter. So draws depend neither on their
-order nor on the split into batches, the device or the number of threads.
+128-bit counters: the seed is the key, and the rest of the address is the counter. Draws therefore depend neither on
+their order nor on the split into batches, the device or the number of threads.
 
 The paper names no generator. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -25,7 +25,7 @@ _MASK = WORD - 1
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-_CHUNK = 1 << 16  # blocks per pass: the working set stays in cache
+_CHUNK = 1 << 16  # blocks per pass, so that the working set stays in cache
 MAX_HEADS = 1 << 28  # the purpose occupies the upper four bits of the head's counter word
 
 
@@ -39,9 +39,9 @@ class Purpose(IntEnum):
 
 
 def draw_seed(generator: torch.Generator | None = None, to: torch.device | None = None) -> Any:
-    """Draws one int64 from ``generator`` (None: torch's default CPU generator); other types raise SbmtError.
+    """Draws one int64 from ``generator``, by default torch's CPU generator; other types raise SbmtError.
 
-    Returns an int, or with ``to`` a tensor on that device, without synchronising with it.
+    Returns an int, or a tensor on the device ``to`` if that is given, without synchronising with it.
     """
     if generator is not None:
         if not isinstance(generator, torch.Generator):
@@ -55,16 +55,16 @@ def draw_seed(generator: torch.Generator | None = None, to: torch.device | None 
 
 _tracker = ModuleTracker()  # tells whether a backward pass is running
 _MOST_USED = 64
-_used: dict[int, torch.Generator] = {}  # the last used in forward passes, by id (no weak references in torch 2.11)
+_used: dict[int, torch.Generator] = {}  # those last used in forward passes, by id (torch 2.11 has no weak references)
 
 
 @not_compiled
 def _check_not_recomputing(generator: torch.Generator) -> None:
     """Raises SbmtError if a generator would give a different mask in the backward pass.
 
-    Activation checkpointing runs the forward pass again inside the backward pass. It restores torch's own generators
-    before that, but not a generator that was passed as an argument, which would continue with its next number. A
-    generator that is made or seeded inside the checkpointed function repeats its numbers, and is accepted.
+    Activation checkpointing repeats the forward pass within the backward pass. It first restores torch's own
+    generators, but not a generator passed as an argument, which would continue with its next number. A generator that
+    is created or seeded inside the checkpointed function repeats its numbers and is accepted.
     """
     if not _tracker.is_bw:
         _used.pop(id(generator), None)
@@ -74,8 +74,8 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
-            rule = "activation checkpointing cannot repeat the numbers of an external generator="
-            raise SbmtError(f"{rule}: call torch.manual_seed, or make the generator inside the checkpointed function")
+            rule = "activation checkpointing cannot repeat the numbers of a generator= from outside"
+            raise SbmtError(f"{rule}: use torch.manual_seed, or create it inside the checkpointed function")
         _used.pop(id(generator), None)
 
 
@@ -84,9 +84,9 @@ _first_example: ContextVar[int] = ContextVar("first_example", default=0)
 
 @contextmanager
 def examples_from(first_example: int) -> Iterator[None]:
-    """Inside the ``with`` block, the examples of every batch are numbered starting from ``first_example``.
+    """Numbers the examples of every batch starting from ``first_example`` inside the ``with`` block.
 
-    A process that holds examples 4…7 of a batch of eight then draws what a single process would draw for them.
+    A process that holds examples 4…7 of a batch of eight then makes the same draws for them as a single process would.
     """
     if not isinstance(first_example, int) or first_example < 0:
         raise SbmtError(f"first_example must be an integer of at least 0, got {first_example}")
@@ -98,18 +98,18 @@ def examples_from(first_example: int) -> Iterator[None]:
 
 
 def number_examples(first_example: int, n_examples: int) -> int:
-    """``first_example`` counted from where :func:`examples_from` starts; raises SbmtError beyond 32 bits."""
+    """Adds the start that :func:`examples_from` sets to ``first_example``; raises SbmtError beyond 32 bits."""
     if not isinstance(first_example, int) or not 0 <= first_example + _first_example.get() <= WORD - n_examples:
         raise SbmtError(f"first_example must be an integer in [0, 2³² - {n_examples}], got {first_example}")
     return first_example + _first_example.get()
 
 
 def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-    """Philox4x32-10 of int64 vectors of 32-bit counter words: ``(4, n)`` int64 words, uniform on [0, 2³²)."""
+    """Applies Philox4x32-10 to int64 vectors of 32-bit counter words; returns ``(4, n)`` int64 words below 2³²."""
     c0, c1, c2, c3 = counter
     k0, k1 = seed & _MASK, (seed >> 32) & _MASK
     for _ in range(_ROUNDS):
-        # A product of two 32-bit words fits 64 bits; the mask undoes the sign that int64 gives its upper half.
+        # A product of two 32-bit words fits into 64 bits; the mask removes the sign that int64 gives its upper half.
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         c0, c2 = ((p1 >> 32) & _MASK) ^ c1 ^ k0, ((p0 >> 32) & _MASK) ^ c3 ^ k1
         c1, c3 = p1 & _MASK, p0 & _MASK
@@ -118,10 +118,10 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
 
 
 def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, block: Tensor) -> Tensor:
-    """Four random words for each address, ``(*broadcast, 4)`` int64 in [0, 2³²), from int64 tensors that are broadcast.
+    """Returns four random words per address, ``(*broadcast, 4)`` int64 in [0, 2³²), for int64 tensors that broadcast.
 
     ``example`` is numbered within the whole batch, ``row`` is a query's number, and ``block`` is a position in the
-    stream in units of four words, all below 2³²; ``head`` is below 2²⁸. Cost: about 120 elementwise operations each.
+    stream in units of four words, all below 2³²; ``head`` is below 2²⁸. Cost: about 120 operations per address.
     """
     shape = torch.broadcast_shapes(example.shape, head.shape, row.shape, block.shape)
     head = head + (int(purpose) * MAX_HEADS)
@@ -134,18 +134,18 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
 
 
 def cell_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, n_keys: int) -> Tensor:
-    """The random words of all keys of some rows, ``(n_rows, n_keys)``: key j gets word j % 4 of block j // 4."""
+    """Returns the random words of all keys of the rows, ``(n_rows, n_keys)``: key j gets word j % 4 of block j // 4."""
     blocks = torch.arange(-(-n_keys // 4), device=row.device)
     words = random_blocks(seed, purpose, example[:, None], head[:, None], row[:, None], blocks)  # rows n/4 4
     return words.flatten(1)[:, :n_keys]
 
 
 def edge_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, key: Tensor) -> Tensor:
-    """The words of :func:`cell_words` at single cells, ``(n_edges,)``; all arguments have this length."""
+    """Returns the words of :func:`cell_words` at single cells, ``(n_edges,)``, like the tensors in its arguments."""
     words = random_blocks(seed, purpose, example, head, row, key // 4)
     return words.gather(1, (key % 4)[:, None]).squeeze(1)
 
 
 def to_uniform(words: Tensor) -> Tensor:
-    """Uniform numbers in float64, (word + ½) / 2³², which are never 0 or 1."""
+    """Converts words to uniform float64 numbers, (word + ½) / 2³², which are never 0 or 1."""
     return (words.double() + 0.5) / WORD

@@ -1,4 +1,4 @@
-"""The one error of the library."""
+"""The library's error class, and checks of names and sizes."""
 
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -8,17 +8,17 @@ Value = TypeVar("Value")
 
 
 def printable(text: object) -> str:
-    """The text on one line, with control characters escaped as in Python."""
+    """Returns the text on one line, with control characters escaped as in Python."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
 class SbmtError(ValueError):
-    """Says on one line which value is wrong, in what way, and what to do about it.
+    """An error whose one-line message says which value is wrong, in what way, and what to do about it.
 
     Args:
-        expected: What the operation needs, in words; or the whole message, if it is the only argument.
-        got: What the operation got.
-        do: What the caller can do.
+        expected: A description of the expected value, or the whole message if there are no other arguments.
+        got: The value that was passed.
+        do: The advice to the caller.
 
     Example:
         >>> print(SbmtError("n_clusters >= 1", 0, "ask for at least one cluster"))
@@ -33,17 +33,17 @@ class SbmtError(ValueError):
 
 
 def is_integer(x: object) -> bool:
-    """Whether this is a Python or NumPy integer, and not a bool."""
+    """Whether this is a Python or NumPy integer other than a bool."""
     return isinstance(x, Integral) and not isinstance(x, bool)
 
 
 def is_number(x: object) -> bool:
-    """Whether this is a real number from Python or NumPy, and not a bool."""
+    """Whether this is a real number from Python or NumPy other than a bool."""
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
 def describe(x: object) -> object:
-    """How an error message shows an argument: as a number, a tensor's type and shape, or else its type and value."""
+    """Describes an argument for an error message: a number, a tensor's dtype and shape, or else the type and value."""
     if is_number(x):
         return x
     if hasattr(x, "dtype") and hasattr(x, "shape"):
@@ -52,7 +52,7 @@ def describe(x: object) -> object:
 
 
 def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
-    """Returns ``table[name]``; for an unknown name, SbmtError lists the valid ones."""
+    """Returns ``table[name]``; an unknown name raises SbmtError, which lists the valid names."""
     if not isinstance(name, str) or name not in table:
         raise SbmtError(f"{kind} to be one of {', '.join(map(repr, table))}", repr(name), "choose one of these")
     return table[name]
@@ -66,7 +66,7 @@ def check_choice(kind: str, name: str, choices: Any) -> None:
 def check_seed(seed: int) -> None:
     """Raises SbmtError unless the seed is an integer in [0, 2⁶³)."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 63:
-        raise SbmtError("seed in [0, 2⁶³)", seed, "give a non-negative integer")
+        raise SbmtError("a seed in [0, 2⁶³)", seed, "give a non-negative integer")
 
 
 def check_sizes(**sizes: int) -> None:
@@ -75,4 +75,4 @@ def check_sizes(**sizes: int) -> None:
         if not is_integer(size) or size < 1:
             raise SbmtError(f"{name} ≥ 1", describe(size), "give a positive integer")
         if size >= 1 << 31:
-            raise SbmtError(f"{name} < 2³¹", f"a number of {int(size).bit_length()} bits", "give a smaller one")
+            raise SbmtError(f"{name} < 2³¹", f"a number of {int(size).bit_length()} bits", "give a smaller number")

@@ -1,8 +1,8 @@
 """SBM-Transformer from tokens to logits: the whole model in plain PyTorch, to be read from top to bottom.
 
-Masks are dense here, so the cost grows with n². The library computes the same numbers along the sampled edges only, and
-``tests/test_reference.py`` compares it with this file. The weights of :class:`sbmt.TokenTagger` load unchanged; dropout
-is left out. Sections and equations are those of "Transformers meet Stochastic Block Models" (Cho et al., 2022).
+Masks are dense here, so the cost grows with n². The library computes the same numbers, but only along sampled edges;
+``tests/test_reference.py`` compares the two. The weights of :class:`sbmt.TokenTagger` load unchanged; dropout is
+omitted. Sections and equations are those of "Transformers meet Stochastic Block Models" (Cho et al., 2022).
 """
 
 from typing import Any, NamedTuple
@@ -12,18 +12,18 @@ from torch import Generator, Tensor, nn
 
 
 def block_matrix(clusters: Tensor) -> Tensor:
-    """Equation 5: S = softmax(C Cᵀ) over all k² entries at once, so that the block matrix of a head sums to 1."""
+    """Equation 5: S = softmax(C Cᵀ) over all k² entries at once, so the block matrix of each head sums to 1."""
     scores = clusters @ clusters.mT  # heads k k
     return scores.flatten(1).softmax(-1).view_as(scores)
 
 
 def membership(node: Tensor, clusters: Tensor) -> Tensor:
-    """Equations 6 and 7: to what degree each token belongs to each cluster, from 0 to 1."""
+    """Equations 6 and 7: the degree from 0 to 1 to which each token belongs to each cluster."""
     return torch.sigmoid(node @ clusters.mT)  # batch heads n k
 
 
 def sample_mask(probability: Tensor, exploration: float = 0.0, generator: Generator | None = None) -> Tensor:
-    """Equation 8: one coin per pair. While training, exploration δ keeps every edge possible (section 4.2)."""
+    """Equation 8: one coin flip per pair. In training, exploration δ keeps every edge possible (section 4.2)."""
     return torch.rand(probability.shape, generator=generator).to(probability) < probability + exploration
 
 
@@ -33,20 +33,20 @@ def straight_through_gate(probability: Tensor) -> Tensor:
 
 
 def masked_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, gate: Tensor) -> Tensor:
-    """Equations 3 and 4: a softmax over the keys that a query has an edge to; a query without edges gets zeros."""
+    """Equations 3 and 4: a softmax over the keys to which a query has edges; a query without edges gets zeros."""
     scores = gate * (query @ key.mT) / query.shape[-1] ** 0.5  # A: batch heads n n
     has_edge = mask.any(-1, keepdim=True)
-    weights = scores.masked_fill(~mask & has_edge, -torch.inf).softmax(-1)  # a row without edges stays finite,
-    return weights.masked_fill(~has_edge, 0.0) @ value  # and contributes nothing
+    weights = scores.masked_fill(~mask & has_edge, -torch.inf).softmax(-1)  # rows without edges stay finite
+    return weights.masked_fill(~has_edge, 0.0) @ value  # and contribute nothing
 
 
 class Attended(NamedTuple):
-    """The output of a layer: its values, and the mask along which it attended."""
+    """The output of a layer: its values and the mask that it used."""
 
-    values: Tensor  # batch n d_model; within the attention batch heads n d_head
+    values: Tensor  # batch n d_model; within the attention layer, batch heads n d_head
     mask: Tensor  # batch heads n n, bool: True where query i reads key j
-    probability: Tensor  # batch heads n n: how likely that was, without exploration
-    density: Tensor  # batch heads: share of the pairs of real tokens that are edges
+    probability: Tensor  # batch heads n n: the edge probabilities, without exploration
+    density: Tensor  # batch heads: the share of pairs of real tokens that are edges
 
 
 class SBMAttention(nn.Module):
@@ -67,7 +67,7 @@ class SBMAttention(nn.Module):
     def forward(
         self, heads: list[Tensor], is_pair: Tensor, mask: Tensor | None = None, generator: Generator | None = None
     ) -> Attended:
-        """Attends along ``mask``, or along one that is drawn here if that is None."""
+        """Attends along ``mask``, or draws a mask if it is None."""
         query, key, value = heads  # batch heads n d_head
         probability = self.edge_probability(query, key) * is_pair
         is_loop = torch.eye(query.shape[2], dtype=torch.bool, device=query.device) & is_pair & self.self_loops
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
         self.attention = SBMAttention(d_model // n_heads, n_heads, **settings)
 
     def project(self, x: Tensor) -> list[Tensor]:
-        """Query, key and value, each ``(batch, heads, n, d_head)``."""
+        """Returns query, key and value, each ``(batch, heads, n, d_head)``."""
         parts = nn.functional.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)  # batch n d_model each
         return [part.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for part in parts]
 
@@ -102,7 +102,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Section 5: x + attention(norm(x)), then x + MLP(norm(x)). The identity takes the place of dropout."""
+    """Section 5: x + attention(norm(x)), then x + MLP(norm(x)). An identity layer replaces dropout."""
 
     def __init__(self, d_model: int, d_hidden: int, **settings: Any):
         super().__init__()
@@ -122,18 +122,18 @@ class TokenTagger(nn.Module):
 
     def __init__(self, n_labels: int, vocab_size: int, max_length: int, d_model: int, n_layers: int, **settings: Any):
         super().__init__()
-        self.causal = settings.pop("causal", False)  # whether a token attends only to itself and those before it
+        self.causal = settings.pop("causal", False)  # whether tokens attend only to themselves and earlier tokens
         blocks = nn.ModuleList(EncoderBlock(d_model, **settings) for _ in range(n_layers))
         self.encoder: Any = nn.ModuleDict({"blocks": blocks, "norm": nn.LayerNorm(d_model)})
         self.encoder["token_embedding"] = nn.Embedding(vocab_size, d_model)
-        if max_length:  # 0 leaves positions out
+        if max_length:  # 0 means no positions
             self.encoder["position_embedding"] = nn.Embedding(max_length, d_model)
         self.head = nn.Linear(d_model, n_labels)
 
     def forward(
         self, tokens: Tensor, is_real: Tensor | None = None, masks: Any = None, generator: Generator | None = None
     ) -> tuple[Tensor, list[Attended]]:
-        """From ids ``(batch, n)`` to logits ``(batch, n, n_labels)``, and the output of each layer."""
+        """Maps ids ``(batch, n)`` to logits ``(batch, n, n_labels)``; also returns the output of each layer."""
         x, layers = self.encoder.token_embedding(tokens), []  # batch n d_model
         if "position_embedding" in self.encoder:
             x = x + self.encoder.position_embedding.weight[: tokens.shape[1]]
@@ -146,5 +146,5 @@ class TokenTagger(nn.Module):
 
 
 def density_penalty(layers: list[Attended]) -> Tensor:
-    """Section 5.2: L_s, the mean density over examples, heads and layers; training adds λ · L_s to the task's loss."""
+    """Section 5.2: L_s, the mean density over examples, heads and layers. Training adds λ · L_s to the task's loss."""
     return torch.stack([layer.density.mean() for layer in layers]).mean()

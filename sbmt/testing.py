@@ -1,4 +1,4 @@
-"""Checks for any attention with the library's interface, ours or yours."""
+"""Checks for any attention layer with the library's interface, ours or yours."""
 
 import copy
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from sbmt.attention.inputs import Heads
 from sbmt.errors import SbmtError, check_sizes
 
-STANDARD_ERRORS = 6.0  # allowed between two means: one false alarm in 5e8 numbers
+STANDARD_ERRORS = 6.0  # allowed difference of two means, with one false alarm in 5e8 numbers
 
 
-Reading = tuple[Heads, Callable[[Any], Tensor]]  # the inputs of an attention, and a function of its output
+Reading = tuple[Heads, Callable[[Any], Tensor]]  # the inputs of an attention layer, and a function of its output
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """An attention under test, with the sizes of its inputs."""
+    """An attention layer under test, with the sizes of its inputs."""
 
     module: nn.Module
     n_heads: int
@@ -29,7 +29,7 @@ class Subject:
     n_draws: int
 
     def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Heads:
-        """Examples with these numbers of real tokens, normally distributed and the same in every call."""
+        """Returns normally distributed examples with these numbers of real tokens, the same in every call."""
         where = next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
         shape = (3, len(n_real), self.n_heads, self.n_tokens, self.d_head)
         tensors = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(where, dtype)
@@ -37,11 +37,11 @@ class Subject:
         return Heads._make([*tensors, mask, mask])
 
     def padded(self, dtype: torch.dtype = torch.float32) -> Heads:
-        """Three examples: one without padding, one with two padded tokens, and one with a single real token."""
+        """Returns three examples: one without padding, one with two padded tokens, and one with a single real token."""
         return self.tokens(self.n_tokens, self.n_tokens - 2, 1, dtype=dtype)
 
     def attend(self, tokens: Heads, seed: int | None = 0, *, return_edges: bool = False) -> Any:
-        """The module's output for a generator with this seed, or without a generator."""
+        """Returns the module's output for a generator with this seed, or without a generator if that is None."""
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         return tokens.attend(self.module, generator=generator, return_edges=return_edges)
 
@@ -80,12 +80,12 @@ def _is_close(one: Tensor, other: Tensor, tol: float = 1e-4) -> bool:
 
 
 def _numbers(out: Any, example: slice = slice(None), n: int | None = None) -> Tensor:
-    """The values and densities, concatenated, of some examples and the first n queries."""
+    """Concatenates the values and densities of some examples, for the first n queries."""
     return torch.cat([x[example].flatten() for x in (out.values[:, :, :n], out.density, out.expected_density)])
 
 
 def check_outputs(subject: Subject) -> None:
-    """Outputs have the right shapes, and the type and device of the queries."""
+    """Checks that outputs have the right shapes and the queries' dtype and device."""
     for dtype in (torch.float32, torch.float64):
         subject.module.to(dtype)
         query, *_ = tokens = subject.padded(dtype)
@@ -98,42 +98,42 @@ def check_outputs(subject: Subject) -> None:
 
 
 def check_density(subject: Subject) -> None:
-    """The density is the share of real pairs that are edges, 0 if there are none."""
+    """Checks that the density is the share of real pairs that are edges, or 0 without real pairs."""
     tokens = subject.tokens(subject.n_tokens, subject.n_tokens - 2, 0)
     n_pairs = tokens.key_mask.sum(1).square().clamp(min=1)[:, None]
     for seed in range(8):
         out = subject.attend(tokens, seed, return_edges=True)
         counted = out.edges.to_dense().sum((2, 3)).double() / n_pairs
         is_right = _is_close(out.density.double(), counted, 1e-5)
-        rule = "density must be the share of real pairs that are edges, and 0 where there are none"
-        _expect(is_right, f"{rule}: {counted.tolist()}, got {out.density.tolist()}")
+        rule = "density must be the share of real pairs that are edges, and 0 without real pairs"
+        _expect(is_right, f"{rule}: expected {counted.tolist()}, got {out.density.tolist()}")
         is_share = (out.expected_density >= 0) & (out.expected_density <= 1)
         _expect(is_share.all(), f"expected_density must be in [0, 1], got {out.expected_density.tolist()}")
 
 
 def check_edges(subject: Subject) -> None:
-    """Edges are returned on request, join real tokens, and include every key that a query attends to."""
+    """Checks that edges are returned on request, join real tokens, and include every key that a query attends to."""
     tokens = subject.padded()
     out = subject.attend(tokens, return_edges=True)
     is_asked = out.edges is not None and subject.attend(tokens).edges is None
-    _expect(is_asked, "edges must be returned with return_edges=True, and only then")
+    _expect(is_asked, "edges must be returned if and only if return_edges=True")
     dense = out.edges.to_dense()
     is_pair = tokens.query_mask[:, None, :, None] & tokens.key_mask[:, None, None, :]
-    _expect(not (dense & ~is_pair).any(), "edges must join real tokens, but one is at padding")
+    _expect(not (dense & ~is_pair).any(), "edges must join real tokens, but one touches padding")
     for j in range(subject.n_tokens):
         value = tokens.value.clone()
         value[:, :, j] += 10.0
         changed, others = subject.attend(tokens._replace(value=value)).values, ~dense[..., j]
         is_unread = _is_close(changed[others], out.values[others])
-        _expect(is_unread, f"edges must list every key that a query reads, but one reads key {j} without an edge")
+        _expect(is_unread, f"edges must include every key that a query reads, but a query reads key {j} without one")
 
 
 def check_padding(subject: Subject) -> None:
-    """The content of padded tokens has no effect, not even in training, and padded queries give zeros."""
+    """Checks that the content of padded tokens has no effect, even in training, and that padded queries give zeros."""
     inputs = [subject.padded()]
     first, last = torch.zeros_like(inputs[0].query_mask), torch.zeros_like(inputs[0].key_mask)
     first[:, 0] = last[:, -1] = True
-    with suppress(SbmtError):  # an attention may require that both masks are equal
+    with suppress(SbmtError):  # a layer may require that both masks are equal
         subject.attend(apart := inputs[0]._replace(query_mask=~first, key_mask=~last))
         inputs.append(apart)
     for tokens in inputs:
@@ -149,7 +149,7 @@ def check_padding(subject: Subject) -> None:
 
 
 def check_company(subject: Subject) -> None:
-    """An example has the same output in a padded batch as alone, without padding."""
+    """Checks that an example has the same output in a padded batch as on its own without padding."""
     n, tokens = subject.n_tokens - 2, subject.padded()
     alone = Heads(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
     rule = "outputs must be equal in a padded batch and alone: no sum, mean or maximum may run over the batch"
@@ -157,25 +157,25 @@ def check_company(subject: Subject) -> None:
 
 
 def check_finite(subject: Subject) -> None:
-    """Outputs and gradients are finite for empty rows, examples of padding only and single tokens, in training too."""
+    """Checks that outputs and gradients are finite, in training too, for empty rows, only padding and single tokens."""
     n = subject.n_tokens
     single = replace(subject, n_tokens=1).tokens(1, 1)
     for tokens in (subject.tokens(n, n, n), subject.padded(), subject.tokens(n, 0, 0), subject.tokens(0, 0), single):
-        given, leaves = f"{tokens.key_mask.sum(1).tolist()} real of {tokens.key_mask.shape[1]} tokens", _leaves(tokens)
+        given, leaves = f"{tokens.key_mask.sum(1).tolist()} of {tokens.key_mask.shape[1]} tokens real", _leaves(tokens)
         for seed in range(16):
             subject.module.train(seed >= 8)
             out = subject.attend(leaves, seed, return_edges=True)
-            _expect(_numbers(out).isfinite().all(), f"outputs must be finite for {given}: give zeros to empty rows")
+            _expect(_numbers(out).isfinite().all(), f"outputs must be finite with {given}: give zeros to empty rows")
             loss = (out.values * leaves.value.detach().flip(2)).sum() + _numbers(out).sum()
             if loss.requires_grad:
                 loss.backward()
         for x in (*leaves[:3], *subject.module.parameters()):
-            rule = f"gradients must be finite for {given}: mask before dividing or exponentiating, not after"
+            rule = f"gradients must be finite with {given}: mask before dividing or exponentiating, not after"
             _expect(x.grad is None or x.grad.isfinite().all(), rule)
 
 
 def check_gradients(subject: Subject) -> None:
-    """Gradients reach the inputs, and agree with finite differences (if masks are drawn, only those of values)."""
+    """Checks that gradients reach the inputs and agree with finite differences (only for values if masks are drawn)."""
     leaves = _leaves(subject.padded())
     out = subject.attend(leaves, return_edges=True)
     if out.values.requires_grad:
@@ -197,17 +197,17 @@ def check_gradients(subject: Subject) -> None:
 
 
 def check_generator(subject: Subject) -> None:
-    """All randomness comes from the generator, or from torch's if there is none."""
+    """Checks that all randomness comes from the generator, or from torch's own if none is passed."""
     tokens, given, free = subject.padded(), [], []
     for seed in (*range(8), 0):
         state = torch.manual_seed(seed).get_state()
         given.append(subject.attend(tokens, 3).values)
         is_untouched = torch.equal(state, torch.get_rng_state())
-        _expect(is_untouched, "draw from the given generator: the state of torch's own must not change")
+        _expect(is_untouched, "the state of torch's generator must not change: draw from the given generator")
         free.append(subject.attend(tokens, None).values)
     _expect(all(_is_close(given[0], x, 1e-5) for x in given), "the same seed must give the same output: keep no state")
     is_repeated = _is_close(free[0], free[-1], 1e-5)
-    _expect(is_repeated, "without a generator, draw from torch's: torch.manual_seed must repeat the values")
+    _expect(is_repeated, "torch.manual_seed must reproduce the values: without a generator, draw from torch's")
     is_free = not all(_is_close(free[0], other, 1e-6) for other in free)
     _expect(is_free == subject.is_random(), "values must be as random with a generator as without one")
 
@@ -215,37 +215,37 @@ def check_generator(subject: Subject) -> None:
 _ALL = [check_outputs, check_density, check_edges, check_padding, check_company]
 _ALL += [check_finite, check_gradients, check_generator]
 CHECKS: dict[str, Callable[[Subject], None]] = {check.__name__.removeprefix("check_"): check for check in _ALL}
-"""Checks by name; each raises SbmtError unless the statement in its docstring holds."""
+"""The checks by name; each raises SbmtError if it fails."""
 
 
 def check_attention(
     module: nn.Module, *, n_heads: int | None = None, d_head: int | None = None, n_tokens: int = 6, n_draws: int = 128
 ) -> list[str]:
-    """Checks that an attention follows the rules of the library's attentions; returns the names of the checks.
+    """Checks that an attention layer follows the rules of the library's layers, and returns the names of the checks.
 
     The module is called as ``module(query, key, value, query_mask=…, key_mask=…, generator=…, return_edges=…)`` and
-    returns the attributes of an :class:`~sbmt.AttentionOutput`. Copies are checked, and the result is reproducible.
+    returns the attributes of an :class:`~sbmt.AttentionOutput`. Checks run on copies, and the result is reproducible.
 
     Args:
-        module: Any attention with that interface.
-        n_heads: Number of heads of the inputs; None takes the module's ``n_heads``.
-        d_head: Width of each head; None takes the module's ``d_head``.
+        module: Any attention layer with this interface.
+        n_heads: Number of heads of the inputs; None means the module's ``n_heads``.
+        d_head: Width of each head; None means the module's ``d_head``.
         n_tokens: Length of the inputs, at least 3.
-        n_draws: Calls per mean if outputs are random, at least 2.
+        n_draws: Number of calls per mean if outputs are random, at least 2.
 
-    Raises SbmtError if a check fails; the error lists all failed checks, and what is wrong.
+    Raises SbmtError if a check fails; the error lists all failed checks and says what is wrong.
 
     Example:
         >>> from sbmt import build_attention
         >>> len(check_attention(build_attention("full", d_head=4, n_heads=2)))
         8
     """
-    _expect(isinstance(module, nn.Module), f"an attention must be a torch.nn.Module, got {type(module).__name__}")
+    _expect(isinstance(module, nn.Module), f"module must be a torch.nn.Module, got {type(module).__name__}")
     heads = getattr(module, "n_heads", 2) if n_heads is None else n_heads
     width = getattr(module, "d_head", 4) if d_head is None else d_head
     check_sizes(n_heads=heads, d_head=width)
-    sizes = f"n_tokens must be at least 3, since two of an example are padded, and n_draws at least 2, got {n_tokens}"
-    _expect(n_tokens >= 3 and n_draws >= 2, f"{sizes} and {n_draws}")
+    sizes = f"n_tokens must be at least 3 (two tokens are padded) and n_draws at least 2, got {n_tokens} and {n_draws}"
+    _expect(n_tokens >= 3 and n_draws >= 2, sizes)
     failed = []
     for name, check in CHECKS.items():
         with torch.random.fork_rng(), torch.enable_grad():
@@ -255,6 +255,6 @@ def check_attention(
             except SbmtError as error:
                 failed.append(f"{name}: {error}")
             except Exception as error:  # a module under test may raise anything
-                failed.append(f"{name}: it must return an output, but raised {type(error).__name__}: {error}")
+                failed.append(f"{name}: the layer must not raise an error, got {type(error).__name__}: {error}")
     _expect(not failed, f"{type(module).__name__} fails {len(failed)} of {len(CHECKS)} checks; {'; '.join(failed)}")
     return list(CHECKS)

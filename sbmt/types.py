@@ -1,4 +1,4 @@
-"""The output of all attentions, types of computation, and checks for compilers and transforms."""
+"""The output of all attention layers, dtypes for computations, and checks for compilers and transforms."""
 
 import sys
 from collections.abc import Callable
@@ -25,17 +25,17 @@ class _Output(NamedTuple):
 
 
 class AttentionOutput(_Output):
-    """The values of an attention, its densities and its auxiliary loss, as a tuple, which PyTorch's hooks need.
+    """The output of an attention layer: values, densities and an auxiliary loss, as a tuple for PyTorch's hooks.
 
     Attributes:
         values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
-        density: ``(batch, heads)``, share of the real query-key pairs that were attended to, in [0, 1].
+        density: ``(batch, heads)``, the share of real query-key pairs that are edges, in [0, 1].
             Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.fit`).
-        expected_density: ``(batch, heads)``, mean edge probability over real pairs without exploration: in closed form,
-            or an unbiased estimate from the drawn edges. Equals ``density`` for attentions that draw nothing.
-        edges: The :class:`~sbmt.graph.edges.EdgeList` along which it attended, if it was requested.
-        auxiliary_loss: A scalar to be added to the loss of the task: the loss of a block model that learns by
-            likelihood (:mod:`sbmt.block_model.fit`); 0 for all others, and where gradients are off.
+        expected_density: ``(batch, heads)``, the mean edge probability over real pairs without exploration, either in
+            closed form or as an unbiased estimate from the drawn edges; equals ``density`` if nothing is drawn.
+        edges: The :class:`~sbmt.graph.edges.EdgeList` that was used, if it was requested.
+        auxiliary_loss: A scalar to be added to the loss of the task, for block models that learn by likelihood
+            (:mod:`sbmt.block_model.fit`); 0 for all other layers and when gradients are disabled.
     """
 
     def __new__(
@@ -46,42 +46,42 @@ class AttentionOutput(_Output):
         edges: Any = None,
         auxiliary_loss: Float[Tensor, ""] | None = None,
     ) -> "AttentionOutput":
-        """The loss is 0 if none is given."""
+        """Creates an output whose auxiliary loss is 0 if none is given."""
         loss = values.new_zeros((), dtype=torch.float32) if auxiliary_loss is None else auxiliary_loss
         return super().__new__(cls, values, density, expected_density, edges, loss)
 
 
 def accumulator(value: Tensor) -> torch.dtype:
-    """The type in which to sum: float64 for float64, else float32."""
+    """Returns the dtype in which to sum: float64 for float64, otherwise float32."""
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[Any]:
-    """Switches autocast off, since probabilities need float32 or float64."""
+    """Returns a context without autocast, since probabilities need float32 or float64."""
     device = like.device.type
     is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # never on the meta device
     return torch.autocast(device, enabled=False) if is_on else nullcontext()
 
 
 def is_fake(x: Tensor) -> bool:
-    """Whether a tensor has a shape but no numbers: on ``torch.device("meta")``, or in ``FakeTensorMode``."""
+    """Whether a tensor has a shape but no data: on ``torch.device("meta")`` or in ``FakeTensorMode``."""
     return x.is_meta or type(x).__name__ == "FakeTensor"
 
 
 def has_kernels_for(x: Tensor) -> bool:
-    """Whether :mod:`sbmt.kernels.gpu` can process a tensor: float32 on a GPU, with Triton installed."""
+    """Whether :mod:`sbmt.kernels.gpu` can process a tensor: it must be float32 and on a GPU, with Triton installed."""
     return x.is_cuda and x.dtype == torch.float32 and not is_fake(x) and find_spec("triton") is not None
 
 
 def is_traced(x: Tensor) -> bool:
-    """Whether a compiler or exporter traces the operations on ``x``, so that its numbers cannot be read."""
+    """Whether a compiler or exporter is tracing the operations on ``x``, so that its data cannot be read."""
     return torch.compiler.is_compiling() or is_fake(x)
 
 
 def shapes_alone(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> AttentionOutput | None:
-    """The output, without edges, of an empty batch or of tensors without numbers; None if a mask can be drawn.
+    """Returns the output, without edges, for an empty batch or tensors without data; None if a mask can be drawn.
 
-    Gradients of an empty batch are zeros. Raises SbmtError inside ``torch.export``, which would fix the seed.
+    Gradients for an empty batch are zeros. Raises SbmtError inside ``torch.export``, which would fix the seed.
     """
     if torch.compiler.is_exporting():
         raise SbmtError("torch.export would store a fixed mask: export the rest of the model, or use torch.compile")
@@ -97,20 +97,20 @@ def check_no_proxies(**tensors: Any) -> None:
     """Raises SbmtError under ``torch.fx.symbolic_trace``."""
     for name, x in tensors.items():
         if isinstance(x, torch.fx.Proxy):
-            do = "use torch.compile to get a graph"
-            raise SbmtError(f"{name} as a tensor", "a proxy of torch.fx.symbolic_trace, which cannot trace masks", do)
+            do = "use torch.compile to get a graph, since symbolic_trace cannot trace masks"
+            raise SbmtError(f"{name} to be a tensor", "a proxy of torch.fx.symbolic_trace", do)
 
 
 def check_floating(**tensors: Any) -> None:
-    """Raises SbmtError unless all are floating-point tensors."""
+    """Raises SbmtError unless all arguments are floating-point tensors."""
     check_no_proxies(**tensors)
     for name, x in tensors.items():
         if not isinstance(x, Tensor) or not x.is_floating_point():
-            raise SbmtError(f"{name} as a floating-point tensor", describe(x), "convert or embed integers first")
+            raise SbmtError(f"{name} to be a floating-point tensor", describe(x), "convert or embed integers first")
 
 
 def check_untransformed(*tensors: Any) -> None:
-    """Raises SbmtError inside ``torch.func.vmap``, ``grad`` and the like: compiled loops cannot read such tensors."""
+    """Raises SbmtError inside transforms such as ``torch.func.vmap``, whose tensors compiled loops cannot read."""
     if torch.compiler.is_compiling():
         return
     try:
@@ -124,7 +124,7 @@ def check_untransformed(*tensors: Any) -> None:
 
 
 def not_compiled(function: Function) -> Function:
-    """``torch.compiler.disable``, but without importing the compiler, which would take as long as importing torch."""
+    """Does what ``torch.compiler.disable`` does, without importing the compiler, which takes as long as torch."""
     disabled = cache(lambda: torch.compiler.disable(function))
 
     @wraps(function)

@@ -30,15 +30,15 @@ def refused(words):
 X = tokens(2, 2, 5, 4)
 EDGES = EdgeList.from_dense(torch.ones(2, 2, 5, 5, dtype=torch.bool))
 TENSORS = [  # replacements for query, key and value, and what the error says
-    (dict(query=X.long()), "query as a floating-point tensor"),
-    (dict(key=X.bool()), "key as a floating-point tensor"),
-    (dict(value=X.tolist()), "value as a floating-point tensor.*list"),
+    (dict(query=X.long()), "query to be a floating-point tensor"),
+    (dict(key=X.bool()), "key to be a floating-point tensor"),
+    (dict(value=X.tolist()), "value to be a floating-point tensor.*list"),
     (dict(query=X[0]), r"query of shape \(batch, heads, n, d\)"),
     (dict(query=X[:, :, :0]), r"query of shape .*only batch may be 0"),
     (dict(key=X[:, :, :0], value=X[:, :, :0]), "key of shape .*only batch may be 0"),
-    (dict(query=X[:1]), "one batch size"),
+    (dict(query=X[:1]), "equal batch sizes"),
     (dict(key=X[:, :1], value=X[:, :1]), "head count"),
-    (dict(query=X[..., :3]), "one width for queries and keys"),
+    (dict(query=X[..., :3]), "queries and keys of equal width"),
     (dict(value=X[:, :, :4]), "one value per key"),
 ]
 
@@ -67,7 +67,7 @@ GATE = torch.ones(EDGES.n_edges)
         (dict(bias=GATE.index_fill(0, torch.tensor([3]), NAN)), "finite bias"),
         (dict(sink=GATE), rf"floating-point sink of shape \(2,\), got torch.float32 \({EDGES.n_edges},\).*per head"),
         (dict(sink=[0.0, 1.0]), "sink of shape .*list"),
-        (dict(sink=torch.tensor([0.0, math.inf])), "sinks that are finite, or −∞ for none"),
+        (dict(sink=torch.tensor([0.0, math.inf])), "sinks that are finite or −∞"),
         (dict(dropout=1.0), "dropout"),
         (dict(dropout=NAN), "dropout"),
         (dict(edges=EDGES.to_dense()), "EdgeList.*Tensor.*from_dense"),
@@ -112,18 +112,18 @@ MULTI_HEAD = partial(MultiHeadAttention, 8, 2)
     (SBMAttention, dict(membership="crossed"), "link='poisson' for crossed memberships, got link='bilinear'"),
     (SBMAttention, dict(membership="hardmax", link="poisson"), "membership to be one of 'sigmoid', 'crossed'"),
     (SBMAttention, dict(n_groups=0), "n_groups"),
-    (SBMAttention, dict(n_groups=2), "n_groups only for membership='crossed', got 2 groups"),
+    (SBMAttention, dict(n_groups=2), "n_groups > 1 only with membership='crossed', got n_groups=2"),
     (SBMAttention, dict(n_groups=16385, link="poisson", membership="crossed"), "at most 32768 parts.*got 32770"),
     (MultiHeadAttention, dict(embed_dim=10, num_heads=3), "embed_dim divisible by num_heads = 3"),
     (MultiHeadAttention, dict(embed_dim=8, num_heads=2, attention="flash"), "attention to be one of .*'sbm'.*'flash'"),
     (MULTI_HEAD, dict(batch_first=False), "batch_first=True"),
     (MULTI_HEAD, dict(add_bias_kv=True), "SBMAttention takes.*got add_bias_kv"),
-    (MULTI_HEAD, dict(dtype=torch.int64), "dtype as a floating-point type"),
-    (MULTI_HEAD, dict(clusters=4), "SBMAttention takes: .*n_clusters.*, got clusters"),
+    (MULTI_HEAD, dict(dtype=torch.int64), "dtype to be a floating-point type"),
+    (MULTI_HEAD, dict(clusters=4), "SBMAttention takes .*n_clusters.*, got clusters"),
     (MULTI_HEAD, dict(transform_heads=3), "a callable transform_heads"),
-    (Encoder, ENCODER | dict(positions="rotary", d_model=6), "even width"),
+    (Encoder, ENCODER | dict(positions="rotary", d_model=6), "even head width"),
     (Encoder, ENCODER | dict(positions="sinusoidal"), "positions to be one of 'learned', 'rotary', 'none'"),
-    (Encoder, ENCODER | dict(positions="learned", max_length=None), "learned positions need max_length"),
+    (Encoder, ENCODER | dict(positions="learned", max_length=None), "learned positions require max_length"),
     (Encoder, ENCODER | dict(vocab_size=0), "vocab_size"),
     (Encoder, ENCODER | dict(dropout=1.0), "dropout"),
     (Encoder, ENCODER | dict(attention_dropout=NAN), "dropout"),
@@ -138,8 +138,8 @@ def test_constructors(attention, arguments, words):
 @pytest.mark.parametrize(
     "settings, query, key, words",
     [
-        ({}, tokens(2, 3, 5, 4), tokens(2, 3, 5, 4), "2 heads"),
-        ({}, tokens(2, 2, 5, 6), tokens(2, 2, 5, 6), "width 4"),
+        ({}, tokens(2, 3, 5, 4), tokens(2, 3, 5, 4), "n_heads = 2"),
+        ({}, tokens(2, 2, 5, 6), tokens(2, 2, 5, 6), "d_head = 4"),
         (dict(window=2), X, X[:, :, :3], "as many queries as keys"),
         (dict(self_loops=True), X, X[:, :, :3], "as many queries as keys"),
     ],
@@ -156,23 +156,23 @@ VECTORS = torch.randn(2, 5, 8)
     "arguments, words",
     [
         (dict(attn_mask=torch.ones(5, 5).bool()), "no attn_mask"),
-        (dict(key_padding_mask=torch.ones(2, 5)), "key_padding_mask of 0 and -inf"),
-        (dict(key_padding_mask=torch.zeros(2, 5).int()), "key_padding_mask as a bool tensor, True = ignore"),
-        (dict(query_padding_mask=[[False] * 5] * 2), "query_padding_mask as a bool tensor"),
+        (dict(key_padding_mask=torch.ones(2, 5)), "key_padding_mask to contain only 0 and -inf"),
+        (dict(key_padding_mask=torch.zeros(2, 5).int()), "key_padding_mask to be a bool tensor, True = ignore"),
+        (dict(query_padding_mask=[[False] * 5] * 2), "query_padding_mask to be a bool tensor"),
         (dict(key_padding_mask=torch.zeros(2, 6).bool()), "mask of shape"),
         (dict(query=VECTORS[0]), r"query of shape \(batch, n, 8\)"),
         (dict(key=VECTORS[..., :6]), "key of shape"),
-        (dict(value=VECTORS.long()), "value as a floating-point tensor"),
+        (dict(value=VECTORS.long()), "value to be a floating-point tensor"),
         (dict(value=VECTORS[:, :4]), "one value per key"),
         (dict(query=VECTORS[:, :0]), "only batch may be 0"),
-        (dict(query=VECTORS[:1]), "one batch size"),
+        (dict(query=VECTORS[:1]), "equal batch sizes"),
     ],
 )
 def test_multi_head(arguments, words):
     layer = MultiHeadAttention(8, 2)
     with refused(words):
         layer(**dict(query=VECTORS, key=VECTORS, value=VECTORS) | arguments)
-    with refused("from transform_heads"):
+    with refused("transform_heads to return heads"):
         MultiHeadAttention(8, 2, transform_heads=lambda query, key: (query, key[:, :, 1:]))(*[VECTORS] * 3)
 
 
@@ -182,14 +182,14 @@ NODES, ARCS = torch.randn(3, 4), torch.tensor([[0, 1], [2, 2]])
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (dict(query=NODES.long()), "query as a floating-point tensor, got torch.int64"),
+        (dict(query=NODES.long()), "query to be a floating-point tensor, got torch.int64"),
         (dict(key=NODES[None]), r"\(nodes, width\), got .*key \(1, 3, 4\)"),
         (dict(value=NODES[:2]), "one value per key"),
-        (dict(query=NODES[:, :2]), "one width for queries and keys"),
-        (dict(edge_index=ARCS.int()), "edge_index as an int64 tensor"),
-        (dict(edge_index=torch.zeros(3, 2).long()), "edge_index as an int64 tensor"),
-        (dict(edge_index=ARCS + 1), r"targets in \[0, 3\), got from 3 to 3"),
-        (dict(edge_index=ARCS - 1), r"sources in \[0, 3\), got from -1 to 0"),
+        (dict(query=NODES[:, :2]), "queries and keys of equal width"),
+        (dict(edge_index=ARCS.int()), "edge_index to be an int64 tensor"),
+        (dict(edge_index=torch.zeros(3, 2).long()), "edge_index to be an int64 tensor"),
+        (dict(edge_index=ARCS + 1), r"targets in \[0, 3\), got numbers from 3 to 3"),
+        (dict(edge_index=ARCS - 1), r"sources in \[0, 3\), got numbers from -1 to 0"),
         (dict(gate=torch.ones(1)), r"gate of shape \(2,\), got torch.float32 \(1,\)"),
         (dict(gate=torch.tensor([1.0, -1.0])), "positive gate, got a minimum of -1.0"),
         (dict(bias=[0.0, 0.0]), r"bias of shape \(2,\), got list"),

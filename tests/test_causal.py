@@ -211,7 +211,7 @@ def test_torch_s_layers_may_pass_is_causal():
     for wrong in (torch.zeros(9, 9), mask.mT, mask[:5]):
         with pytest.raises(SbmtError, match="no attn_mask"):
             layer(x, x, x, attn_mask=wrong, is_causal=True)
-    with pytest.raises(SbmtError, match="is_causal=True needs a causal layer"):
+    with pytest.raises(SbmtError, match="is_causal=True requires a causal layer"):
         MultiHeadAttention(16, 4, n_clusters=5)(x, x, x, is_causal=True)
 
 

@@ -45,7 +45,7 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
     """
     tokens = as_list(order, "a list of tokens", "give the order of a path")
     if not all(map(is_integer, tokens)):
-        raise SbmtError("tokens as integers", tokens[:5], "count them from 0")
+        raise SbmtError("tokens to be integers", tokens[:5], "count them from 0")
     matrix = as_csr(pattern)
     if sorted(tokens) != list(range(matrix.shape[0])):
         return False

@@ -45,7 +45,7 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
         raise SbmtError(expected, repr(relays), "use one of those")
     listed = as_list(relays, expected, "use one of those")
     if not all(map(is_integer, listed)):
-        raise SbmtError("relays as integers", listed, "count tokens from 0")
+        raise SbmtError("relays to be integers", listed, "count tokens from 0")
     tokens = [index(token) for token in listed]
     if any(not 0 <= token < n for token in tokens) or len(set(tokens)) != len(tokens):
         raise SbmtError(f"distinct relays in [0, {n})", tokens, "list each token once")

@@ -1,4 +1,4 @@
-"""Attention along edges: one meaning, several backends."""
+"""Attention along edges, with one definition and several backends."""
 
 from sbmt.attention.dispatch import available_backends, edge_attention
 from sbmt.attention.inputs import EdgeTerms

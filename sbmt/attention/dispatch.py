@@ -1,4 +1,4 @@
-"""Attention along edges: the entry point of all backends, and how one of them is chosen.
+"""The entry point for attention along edges, and the choice of a backend.
 
 :func:`edge_attention` checks its arguments, draws dropout and calls :func:`attend_along`, which picks a backend.
 """
@@ -21,9 +21,9 @@ from sbmt.types import accumulator, check_floating, check_untransformed
 
 
 def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Compiled loops over CSR rows, which recompute scores in the backward pass; see :func:`edge_attention`.
+    """Computes :func:`edge_attention` by compiled loops over CSR rows, which recompute scores in the backward pass.
 
-    16-bit inputs are converted to float32. Differentiable once. Cost: O(edges · d) time, O(edges + n · d) memory.
+    It converts 16-bit inputs to float32, without second derivatives. Cost: O(edges · d) time, O(edges + n · d) memory.
     """
     if query.device.type != "cpu":
         raise SbmtError('tensors on the CPU for backend="cpu"', f"a query on {query.device}", 'use backend="auto"')
@@ -43,15 +43,15 @@ DENSE_CELLS = 1 << 28
 
 
 def available_backends(device: torch.device | str = "cpu") -> list[str]:
-    """The names, besides ``"auto"``, that ``backend=`` accepts for tensors on a device.
+    """Returns the names, besides ``"auto"``, that ``backend=`` accepts for tensors on a device.
 
     Args:
-        device: Device of the tensors.
+        device: The device of the tensors.
     """
     try:
         device = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise SbmtError("a device of torch", repr(device), "use 'cpu' or 'cuda', for example") from error
+        raise SbmtError("a torch device", repr(device), "use 'cpu' or 'cuda', for example") from error
     serves = {"cpu": can_run_on(device), "gpu": device.type == "cuda"}
     return [name for name in BACKENDS if serves.get(name, True)]
 
@@ -70,46 +70,46 @@ def edge_attention(
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
     return_weights: bool = False,
-) -> Any:  # a tensor, or a pair of them
-    r"""Softmax attention of each query over the keys that it has edges to.
+) -> Any:  # a tensor or a pair of tensors
+    r"""Computes softmax attention of each query over the keys to which it has edges.
 
-    With $s_{ij} = q_i k_j^\top / \sqrt d$, gate $g$ (1 where none is given) and bias $\beta$ (0 where none is given),
-    edge (i, j) has the weight
+    With $s_{ij} = q_i k_j^\top / \sqrt d$, a gate $g$ (1 by default) and a bias $\beta$ (0 by default), edge (i, j) has
+    the weight
 
     - $w_{ij} = \exp(g_{ij} s_{ij} + \beta_{ij})$ under ``gate_rule="score"``,
     - $w_{ij} = g_{ij} \exp(s_{ij} + \beta_{ij})$ under ``gate_rule="weight"``,
 
-    and query i gets
+    and the output for query i is
 
     $$\sum_j a_{ij} v_j \qquad\text{with}\qquad a_{ij} = \frac{w_{ij}}{e^{b} + \sum_{j'} w_{ij'}},$$
 
-    where the sums run over the query's edges and $b$ is the sink of the head; without sinks there is no $e^b$. A query
-    without edges gets zeros, and its gradient is zero.
+    where the sums run over the query's edges and $b$ is the sink of the head; without sinks there is no $e^b$. The
+    output for a query without edges is zero, and so is its gradient.
 
     Args:
         query: ``(batch, heads, n_queries, d)``.
         key: ``(batch, heads, n_keys, d)``.
         value: ``(batch, heads, n_keys, d_value)``.
-        edges: The mask; its shape is ``(batch, heads, n_queries, n_keys)``.
+        edges: The mask, of shape ``(batch, heads, n_queries, n_keys)``.
         gate: ``(n_edges,)`` in EdgeList order, positive.
-        gate_rule: What the gate multiplies.
-        bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to scores. A bias of $-\ln p$ on an edge that was drawn
-            with probability p makes numerator and denominator unbiased estimates of those in attention to every key.
+        gate_rule: Whether the gate multiplies the score or the weight.
+        bias: $\beta$, ``(n_edges,)`` in EdgeList order, added to the scores. If an edge was drawn with probability p, a
+            bias of $-\ln p$ makes numerator and denominator unbiased estimates of those of full attention.
         sink: $b$, ``(heads,)``, a logit that takes part in every row's softmax but has no value, so that a
             query may attend to nothing. −∞ switches it off.
         backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
             differ only in speed.
-        dropout: Probability in [0, 1) that an edge's weight is dropped; the others are scaled up to keep the mean.
-        generator: Source of dropout's seed: one int64 if ``dropout > 0``, none otherwise.
-        return_weights: Also return the weights $a$ before dropout.
+        dropout: Probability in [0, 1) that an edge's weight is dropped; the rest are scaled up to preserve the mean.
+        generator: Source of the seed for dropout, an int64, which is drawn only if ``dropout > 0``.
+        return_weights: Whether to return the weights $a$ before dropout as well.
 
     Returns:
-        ``(batch, heads, n_queries, d_value)`` in the type of ``value``; with ``return_weights``, a pair of that and
-        ``(n_edges,)`` in EdgeList order, float64 or float32. Both are differentiable in all tensors above.
+        ``(batch, heads, n_queries, d_value)`` in the dtype of ``value``; with ``return_weights``, a pair of this tensor
+        and the weights ``(n_edges,)`` in EdgeList order, float64 or float32. Both are differentiable in all inputs.
 
     Raises:
-        SbmtError: On shapes that do not fit, integer input, a gate, bias or sink of the wrong length, a gate that is
-            not positive, a bias or sink that is not finite, unknown names, or dropout outside [0, 1).
+        SbmtError: If shapes do not match, an input is not floating-point, a gate, bias or sink has the wrong length,
+            a gate is not positive, a bias or sink is not finite, a name is unknown, or dropout is outside [0, 1).
 
     Paper: equations 3 and 4; gate rules are those of equation 9 and the released code; bias and sink are ours.
 
@@ -117,12 +117,12 @@ def edge_attention(
         >>> edges = EdgeList.from_dense(torch.ones(1, 1, 1, 2, dtype=torch.bool))
         >>> x, bias = torch.zeros(1, 1, 2, 1), torch.tensor([2.0, 1.0]).log()
         >>> _, weights = edge_attention(x[:, :, :1], x, x, edges, bias=bias, sink=torch.zeros(1), return_weights=True)
-        >>> weights.round(decimals=2)  # shares of 2 : 1 : 1, the last of which goes to the sink
+        >>> weights.round(decimals=2)  # 2 : 1 : 1, where the sink gets the last share
         tensor([0.5000, 0.2500])
     """
     check_attention_inputs(query, key, value)
     if not isinstance(edges, EdgeList):
-        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
+        raise SbmtError("edges to be an EdgeList", type(edges).__name__, "convert a mask with EdgeList.from_dense")
     expected = (*query.shape[:3], key.shape[2])
     if edges.shape != expected:
         raise SbmtError(f"edges of shape {tuple(expected)}", edges.shape, "sample them for these queries and keys")
@@ -144,14 +144,14 @@ def edge_attention(
 def attend_along(
     query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms, backend: str
 ) -> Attended:
-    """:func:`edge_attention` without its checks; the weights are None unless ``terms.return_weights``."""
+    """Computes :func:`edge_attention` without its checks; the weights are None unless ``terms.return_weights``."""
     name = pick_backend(edges) if backend == "auto" else backend
     values, weights = BACKENDS[name](query, key, value, edges, terms)
     return values, weights if terms.return_weights else None
 
 
 def pick_backend(edges: EdgeList) -> str:
-    """The backend for ``"auto"``; with causal masks it ignores density, so that later tokens never change rounding."""
+    """Picks the backend for ``"auto"``, ignoring density if masks are causal: later tokens must not change rounding."""
     if can_run_on(edges.keys.device):
         return "cpu"
     if edges.n_edges >= DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS and not edges.causal:
@@ -160,7 +160,7 @@ def pick_backend(edges: EdgeList) -> str:
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
-    """Each edge's factor, 0 or 1 / (1 − ``dropout``), which depends only on its cell, not on the mask or device."""
+    """Draws each edge's factor, 0 or 1 / (1 − ``dropout``), which depends on its cell but not on the mask or device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
         uniform = cell_uniforms(edges.row_ptr, edges.keys, seed, first_example, n_queries, heads)
@@ -173,7 +173,7 @@ def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int
 
 
 def check_backend(backend: str, device: torch.device | None = None) -> None:
-    """Raises SbmtError unless the backend is "auto" or available for the device (for any device if it is None)."""
+    """Raises SbmtError unless the backend is "auto" or available on the device (on any device, if that is None)."""
     if backend == "auto":
         return
     names = available_backends("cpu" if device is None else device)
@@ -183,20 +183,20 @@ def check_backend(backend: str, device: torch.device | None = None) -> None:
 
 
 def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> None:
-    """Raises SbmtError unless these are valid inputs, with as many queries as keys if there is a window."""
+    """Raises SbmtError unless the inputs are valid; a window requires as many queries as keys."""
     check_floating(query=query, key=key, value=value)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if tensor.dim() != 4 or 0 in tensor.shape[1:]:
-            do = "omit empty sequences, and add missing dimensions"
+            do = "omit empty sequences and add missing dimensions"
             raise SbmtError(f"{name} of shape (batch, heads, n, d), where only batch may be 0", tuple(tensor.shape), do)
     if not query.device == key.device == value.device:
         devices = f"{query.device}, {key.device} and {value.device}"
         raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
-        raise SbmtError("one batch size and one head count", shapes, "expand shared tensors")
+        raise SbmtError("equal batch sizes and head counts", shapes, "expand shared tensors")
     if query.shape[3] != key.shape[3] or key.shape[2] != value.shape[2]:
-        raise SbmtError("one width for queries and keys, and one value per key", shapes, "check the projections")
+        raise SbmtError("queries and keys of equal width and one value per key", shapes, "check the projections")
     if window is not None:
         check_as_many_keys((*query.shape[:3], key.shape[2]))
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, describe
 
 GateRule = Literal["score", "weight"]
-"""What a gate multiplies. The weight of an edge is proportional to exp(gate · s) under ``"score"`` (equation 9), and to
-gate · exp(s) under ``"weight"`` (the released code)."""
+"""Whether a gate multiplies scores or weights. The weight of an edge with score s is proportional to exp(gate · s)
+under ``"score"`` (equation 9), and to gate · exp(s) under ``"weight"`` (the released code)."""
 
 Attended = tuple[Tensor, Tensor | None]
 """The queries' values, and the edges' weights after the softmax if they were requested."""
@@ -26,23 +26,23 @@ class Heads(NamedTuple):
     key_mask: Any = None
 
     def attend(self, attention: nn.Module, **options: Any) -> Any:
-        """The output of an attention layer for these inputs."""
+        """Calls an attention layer with these inputs and returns its output."""
         return attention(*self[:3], query_mask=self.query_mask, key_mask=self.key_mask, **options)
 
 
 class EdgeTerms(NamedTuple):
-    """Terms of attention besides tokens and edges, as in the equations of :func:`sbmt.edge_attention`."""
+    """The terms in the equations of :func:`sbmt.edge_attention` other than tokens and edges."""
 
-    gate: Tensor | None = None  # (n_edges,), positive; None for ones
+    gate: Tensor | None = None  # (n_edges,), positive; None means ones
     gate_rule: GateRule = "score"
-    bias: Tensor | None = None  # (n_edges,), added to scores; None for zeros
-    sink: Tensor | None = None  # (heads,), a logit in every row's softmax that has no value; None for no sink
-    weight_scale: Tensor | None = None  # (n_edges,), dropout's factors, applied after the softmax; None for ones
+    bias: Tensor | None = None  # (n_edges,), added to scores; None means zeros
+    sink: Tensor | None = None  # (heads,), a logit in every row's softmax that has no value; None means no sink
+    weight_scale: Tensor | None = None  # (n_edges,), factors for dropout, applied after the softmax; None means ones
     return_weights: bool = False  # whether to return the weights after the softmax
 
 
 def check_numbers(name: str, numbers: Tensor | None, n: int, device: torch.device) -> None:
-    """Raises SbmtError unless ``numbers`` is None, or n floating-point numbers on the device."""
+    """Raises SbmtError unless ``numbers`` is None or contains n floating-point numbers on the device."""
     if numbers is None:
         return
     if not isinstance(numbers, Tensor) or numbers.shape != (n,) or not numbers.is_floating_point():
@@ -61,6 +61,6 @@ def check_terms(terms: EdgeTerms, n_edges: int, n_sinks: int, device: torch.devi
     if gate is not None and not bool((gate > 0).all()):
         raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "omit that edge")
     if bias is not None and not bool(bias.isfinite().all()):
-        raise SbmtError("a finite bias", "NaN or infinity", "omit edges instead of giving them −∞")
+        raise SbmtError("a finite bias", "NaN or infinity", "omit an edge instead of giving it a bias of −∞")
     if sink is not None and not bool((sink < math.inf).all()):
-        raise SbmtError("sinks that are finite, or −∞ for none", sink.detach().tolist(), "give each head a number")
+        raise SbmtError("sinks that are finite or −∞", sink.detach().tolist(), "use −∞ to switch a head's sink off")

@@ -22,13 +22,13 @@ class EdgeAttention(MessagePassing):
 
     $h_i = \sum_{j \in N(i)} \operatorname{softmax}_{j \in N(i)}(g_{ij}\, q_i k_j^\top / \sqrt d)\, v_j$ under
     ``gate_rule="score"``; under ``"weight"``, $\ln g_{ij}$ is added to the score instead. The layer has no parameters:
-    sources, in row 0 of ``edge_index``, provide keys and values; targets, in row 1, provide queries. A target without
-    neighbours gets zeros. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may be pairs of
-    sources and targets, as ``torch_geometric.nn.HeteroConv`` passes them when called with dictionaries of queries,
-    keys, values and edges.
+    sources, in row 0 of ``edge_index``, provide keys and values, and targets, in row 1, provide queries. The output of
+    a target without neighbours is zero. Biases, sinks and weights are those of :func:`sbmt.edge_attention`. Nodes may
+    be (source, target) pairs, which ``torch_geometric.nn.HeteroConv`` passes when it is called with dictionaries of
+    queries, keys, values and edges.
 
     Args:
-        gate_rule: What the gate multiplies, ``"score"`` or ``"weight"``.
+        gate_rule: Whether the gate multiplies the score (``"score"``) or the weight (``"weight"``).
 
     Cost: O(edges · d) time and memory, because messages are stored. Paper: equations 3, 4 and 9.
 
@@ -58,9 +58,9 @@ class EdgeAttention(MessagePassing):
         *,
         return_weights: bool = False,
     ) -> Float[Tensor, "n_targets d_value"] | tuple[Float[Tensor, "n_targets d_value"], Float[Tensor, " n_edges"]]:
-        """Returns what each target receives and, with ``return_weights``, the edges' weights after the softmax.
+        """Returns the output of each target and, with ``return_weights``, the edges' weights after the softmax.
 
-        ``weight_scale`` multiplies the weights after the softmax, as dropout does; the other terms are as above.
+        ``weight_scale`` multiplies the weights after the softmax, as dropout does; the class describes other terms.
         """
         given: Any = (query, 1), (key, 0), (value, 0)
         queries, keys, values = (x[side] if isinstance(x, tuple) else x for x, side in given)
@@ -73,7 +73,7 @@ class EdgeAttention(MessagePassing):
     def pass_messages(
         self, query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
-        """:meth:`forward` without its checks: what targets receive, and the weights."""
+        """Does what :meth:`forward` does, without its checks; always returns the weights too."""
         size = key.shape[0], query.shape[0]
         given = {"query": (None, query), "key": (key, None), "gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
         weights: Tensor = self.edge_updater(edge_index, size=size, **given)
@@ -91,7 +91,7 @@ class EdgeAttention(MessagePassing):
         index: Tensor,
         size_i: int,
     ) -> Tensor:
-        """The edges' weights, which sum to at most 1 for each target."""
+        """Computes the edges' weights, which sum to at most 1 for each target."""
         scores = (query_i / query_i.shape[-1] ** 0.5 * key_j).sum(-1)  # n_edges
         if gate is not None:
             scores = scores * gate if self.gate_rule == "score" else scores + gate.log()
@@ -99,12 +99,12 @@ class EdgeAttention(MessagePassing):
             scores = scores + bias
         if sink is None:
             return softmax(scores, index, num_nodes=size_i)
-        sink = sink.clamp(min=torch.finfo(sink.dtype).min)  # −∞ alone would give NaN where there are no edges
-        with_sinks = torch.cat([index, torch.arange(size_i, device=index.device)])  # an additional edge of each target
+        sink = sink.clamp(min=torch.finfo(sink.dtype).min)  # −∞ would give NaN for targets without edges
+        with_sinks = torch.cat([index, torch.arange(size_i, device=index.device)])  # one more edge per target
         return softmax(torch.cat([scores, sink]), with_sinks, num_nodes=size_i)[: len(index)]
 
     def message(self, value_j: Tensor, weights: Tensor) -> Tensor:
-        """The message of each edge: the weighted value of its source."""
+        """Computes the message of each edge, the weighted value of its source."""
         return weights[:, None] * value_j
 
 
@@ -115,18 +115,18 @@ def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -
     if not query.dim() == key.dim() == value.dim() == 2:
         raise SbmtError("query, key and value of shape (nodes, width)", shapes, "give one row per node")
     if query.shape[1] != key.shape[1] or key.shape[0] != value.shape[0]:
-        raise SbmtError("one width for queries and keys, and one value per key", shapes, "check the projections")
-    do = "row 0 contains sources, row 1 targets"
+        raise SbmtError("queries and keys of equal width and one value per key", shapes, "check the projections")
+    do = "put sources in row 0 and targets in row 1"
     if not isinstance(edge_index, Tensor) or edge_index.dtype != torch.int64 or edge_index.shape[:-1] != (2,):
-        raise SbmtError("edge_index as an int64 tensor (2, n_edges)", describe(edge_index), do)
+        raise SbmtError("edge_index to be an int64 tensor (2, n_edges)", describe(edge_index), do)
     for row, what, n in ((0, "sources", key.shape[0]), (1, "targets", query.shape[0])):
         if edge_index.shape[1] and not bool(((edge_index[row] >= 0) & (edge_index[row] < n)).all()):
-            got = f"from {int(edge_index[row].min())} to {int(edge_index[row].max())}"
+            got = f"numbers from {int(edge_index[row].min())} to {int(edge_index[row].max())}"
             raise SbmtError(f"{what} in [0, {n})", got, do)
 
 
 def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """:class:`EdgeAttention` over all examples and heads as one graph; see :func:`sbmt.edge_attention`."""
+    """Computes :func:`sbmt.edge_attention` by :class:`EdgeAttention`, with all examples and heads in one graph."""
     if terms.sink is not None:
         terms = terms._replace(sink=terms.sink[:, None].expand(edges.shape[:3]).flatten())
     query, key, value = (t.flatten(0, 2) for t in (query, key, value))
@@ -134,4 +134,4 @@ def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeLis
     return out.unflatten(0, edges.shape[:3]), weights.to(accumulator(value)) if terms.return_weights else None
 
 
-_layer = cache(EdgeAttention)  # has no state, and building it takes longer than attention to a short sequence
+_layer = cache(EdgeAttention)  # stateless, and building it takes longer than attending to a short sequence

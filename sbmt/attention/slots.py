@@ -1,4 +1,4 @@
-"""Attention in static shapes and plain PyTorch, for GPUs: every row has as many slots as the longest row has edges."""
+"""Attention for GPUs in plain PyTorch with static shapes: each row gets as many slots as the longest row has edges."""
 
 import torch
 from torch import Tensor
@@ -7,20 +7,20 @@ from sbmt.attention.inputs import Attended, EdgeTerms
 from sbmt.graph.edges import EdgeList
 from sbmt.types import accumulator
 
-MOST_PADDING = 8  # slots per edge; with more slots than that, message passing takes less memory
+MOST_PADDING = 8  # slots per edge; with more slots, message passing takes less memory
 
 
 def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Imports PyTorch Geometric only when it is needed, since that takes longer than importing torch."""
+    """Attends by message passing; imports PyTorch Geometric on demand, which takes longer than importing torch."""
     from sbmt.attention import message_passing
 
     return message_passing.attend_by_messages(query, key, value, edges, terms)
 
 
 def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Masked softmax attention over the slots of each row; see :func:`sbmt.edge_attention`.
+    """Computes :func:`sbmt.edge_attention` by a masked softmax over the slots of each row.
 
-    Cost: O(n · c · d) time and memory, where c is the largest number of edges of a row, and one synchronisation.
+    Cost: O(n · c · d) time and memory, where c is the number of edges of the longest row, and one synchronisation.
     """
     degrees = edges.degrees()
     n_slots = max(1, int(degrees.max()))

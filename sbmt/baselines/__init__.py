@@ -1,4 +1,4 @@
-"""Attentions for comparison, with the same interface."""
+"""Attention layers for comparison, with the same interface as SBM attention."""
 
 from sbmt.baselines.full import FullAttention as FullAttention
 from sbmt.baselines.linear import LinearAttention as LinearAttention

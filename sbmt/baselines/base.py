@@ -1,4 +1,4 @@
-"""Shared code of the baselines: checks of inputs, zeros at padding, number types, and the output."""
+"""Code that the baselines share: input checks, padding, dtypes and the output."""
 
 from contextlib import nullcontext
 from functools import reduce
@@ -17,7 +17,7 @@ from sbmt.types import AttentionOutput, full_precision, shapes_alone
 
 
 class Inputs(NamedTuple):
-    """Checked arguments of a forward pass: tensors of one type, zero at padding; masks ``(batch, n)`` or None."""
+    """The checked arguments of a forward pass: tensors of one dtype, zero at padding; masks ``(batch, n)`` or None."""
 
     query: Tensor
     key: Tensor
@@ -30,10 +30,10 @@ class Inputs(NamedTuple):
 
 
 class Baseline(nn.Module):
-    """An attention with the interface of :class:`~sbmt.layers.SBMAttention`; a subclass implements :meth:`attend`.
+    """The base of layers with the interface of :class:`~sbmt.layers.SBMAttention`; subclasses implement :meth:`attend`.
 
-    There are ``n_heads`` heads of width ``d_head``. In training, ``dropout`` in [0, 1) affects the attention weights,
-    unless a subclass says otherwise.
+    There are ``n_heads`` heads of width ``d_head``. During training, ``dropout`` in [0, 1) applies to the attention
+    weights, unless a subclass says otherwise.
     """
 
     is_drawn = False  # whether values depend on random draws
@@ -47,7 +47,7 @@ class Baseline(nn.Module):
         self.d_head, self.n_heads, self.dropout, self.causal = d_head, n_heads, dropout, causal
 
     def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
-        """The values if real queries attend to all real keys, else the whole output; padded rows may hold anything."""
+        """Returns the values if queries attend to all real keys, else the whole output; padding may be anything."""
         raise NotImplementedError
 
     def forward(
@@ -62,7 +62,7 @@ class Baseline(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> AttentionOutput:
-        """Attends; the arguments are those of :class:`~sbmt.layers.SBMAttention`."""
+        """Computes attention; the arguments are those of :class:`~sbmt.layers.SBMAttention`."""
         check_attention_inputs(query, key, value)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
@@ -89,15 +89,15 @@ class Baseline(nn.Module):
         return AttentionOutput(values, out.density, out.expected_density, out.edges)
 
     def extra_repr(self) -> str:
-        """The settings that all baselines share."""
+        """Returns the settings that all baselines share."""
         return f"d_head={self.d_head}, n_heads={self.n_heads}, dropout={self.dropout}"
 
 
 def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] | None) -> Bool[Tensor, "batch n"]:
-    """The mask of real tokens, True everywhere if that is None."""
+    """Returns the mask of real tokens, or True everywhere if ``mask`` is None."""
     return torch.ones(x.shape[::2], dtype=torch.bool, device=x.device) if mask is None else mask
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """The mask of real keys; True for all keys of an example that has none, so that its softmax is finite."""
+    """Returns the mask of real keys, or True for all keys of an example without any, so that its softmax is finite."""
     return key_mask | ~key_mask.any(-1, keepdim=True)

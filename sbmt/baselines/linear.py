@@ -1,4 +1,4 @@
-"""Attention to all pairs in linear time, by features of a kernel: linear attention, and Performer (FAVOR+)."""
+"""Attention over all pairs in linear time, by kernel features: linear attention and Performer (FAVOR+)."""
 
 from math import log
 
@@ -11,7 +11,7 @@ from sbmt.baselines.base import Baseline, Inputs, keys_to_read
 from sbmt.errors import SbmtError, check_sizes
 from sbmt.graph.masks import zero_padding
 
-CHUNK = 64  # tokens at a time, in sums over earlier keys
+CHUNK = 64  # tokens per chunk in sums over earlier keys
 
 
 class LinearAttention(Baseline):
@@ -21,13 +21,13 @@ class LinearAttention(Baseline):
           &= \sum_f \operatorname{softmax}_f\Big(\log \phi_f(q_i) + \log \sum_j \phi_f(k_j)\Big)
             \sum_j \operatorname{softmax}_j\big(\log \phi_f(k_j)\big)\, v_j\end{aligned}$$
 
-    The second line is computed, in float32 or float64: each feature attends to the keys, then each query attends to
-    the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of features
+    The code computes the second line, in float32 or float64: each feature attends to the keys, then each query attends
+    to the features. Both softmaxes subtract maxima that cancel, so no epsilon is needed where every product of features
     underflows. Nothing is learned, and there is no $1/\sqrt d$, since this kernel is not that of the softmax.
 
     Args:
         dropout: Dropout of the output values, as attention weights are never formed; uses torch's global generator.
-        causal: If True, no query attends to a later key. Sums are then prefix sums, and not in logarithms.
+        causal: If True, no query attends to a later key. Sums are then prefix sums and not computed in logarithms.
 
     Cost: O(n d²) time, O(n d + d²) memory per head; causal, O(n (d² + d CHUNK)) and O(n (d + d² / CHUNK)).
     Source: Katharopoulos, Vyas, Pappas and Fleuret (2020), "Transformers are RNNs: Fast Autoregressive Transformers
@@ -36,11 +36,11 @@ class LinearAttention(Baseline):
     """
 
     def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:
-        r"""$\log \phi(x)$: $\log (1 + x)$ above 0 and x below, where ``log(elu(x) + 1)`` could round to −∞."""
+        r"""Returns $\log \phi(x)$: $\log (1 + x)$ above 0, and x below, where ``log(elu(x) + 1)`` could round to −∞."""
         return torch.where(tokens > 0, tokens.relu().log1p(), tokens)
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """The values."""
+        """Computes the values."""
         query, key, value, _, key_mask, dropout, *_ = inputs
         log_query, log_key = self.log_features(query), self.log_features(key)
         if self.causal:
@@ -53,11 +53,11 @@ class LinearAttention(Baseline):
 
 
 def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
-    """The sums over keys that are not later: prefix sums over earlier chunks, then pair by pair within a chunk."""
+    """Attends to keys that are not later than the query: by prefix sums to earlier chunks, pair by pair in its own."""
     key = zero_padding(key, key_mask)
     n_queries, n_keys = query.shape[2], key.shape[2]
     value = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # the last column sums weights
-    query = pad(query, (0, 0, n_keys - n_queries, 0))  # queries are the last tokens
+    query = pad(query, (0, 0, n_keys - n_queries, 0))  # the queries are the last tokens
     chunks = (pad(x, (0, 0, 0, -n_keys % CHUNK)).unflatten(2, (-1, CHUNK)) for x in (query, key, value))
     query, key, value = chunks  # batch heads chunks CHUNK …
     earlier = pad((key.mT @ value).cumsum(2), (0, 0, 0, 0, 1, -1))  # batch heads chunks n_features d_value+1
@@ -67,10 +67,10 @@ def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | 
 
 
 def sample_orthogonal_features(n_features: int, d_head: int) -> Float[Tensor, "n_features d_head"]:
-    r"""Random vectors, each $\mathcal N(0, I)$, and orthogonal within each block of ``d_head`` rows.
+    r"""Draws random vectors, each $\mathcal N(0, I)$, that are orthogonal within each block of ``d_head`` rows.
 
-    They are float64, from PyTorch's global CPU generator. A block is a Haar-distributed orthogonal matrix whose rows
-    get the chi-distributed lengths of normal vectors; the last block may be cut. Cost: O(n_features · d_head²).
+    They are float64 and come from PyTorch's global CPU generator. A block is a Haar-distributed orthogonal matrix, and
+    its rows have chi-distributed lengths, as normal vectors do. The last may be cut. Cost: O(n_features · d_head²).
     """
     shapes = (-(-n_features // d_head), d_head, d_head), (n_features, d_head)
     blocks, rows = (torch.randn(shape, dtype=torch.float64, device="cpu") for shape in shapes)
@@ -86,13 +86,13 @@ class PerformerAttention(LinearAttention):
     $$o_i = \frac{\sum_j \phi(q_i)^\top \phi(k_j)\, v_j}{\sum_j \phi(q_i)^\top \phi(k_j)}, \qquad
     \phi_f(x) = \frac{1}{\sqrt m} \exp(w_f^\top y - \|y\|^2 / 2) \text{ with } y = x / d^{1/4}.$$
 
-    Where all $w_f \sim \mathcal N(0, I)$, orthogonal or not, $\phi(q)^\top \phi(k)$ has mean $e^{q^\top k / \sqrt d}$.
+    If all $w_f \sim \mathcal N(0, I)$, orthogonal or not, $\phi(q)^\top \phi(k)$ has mean $e^{q^\top k / \sqrt d}$.
     So numerator and denominator are unbiased, but their quotient is not: its error falls as $1/\sqrt m$ and grows fast
-    with the length of queries and keys. It computes with logarithms of features, so nothing overflows.
+    with the norms of queries and keys. The layer computes with logarithms of features, so nothing overflows.
 
     Args:
-        n_features: Random features m, drawn at construction, the same for all heads; the paper's comparison has 256.
-        dropout: The same as in :class:`LinearAttention`.
+        n_features: Number m of random features, drawn at construction and shared by all heads; the paper uses 256.
+        dropout: As in :class:`LinearAttention`.
 
     Cost: O(n m d) time, O(n m + m d) memory per head.
     Source: Choromanski et al. (2021), "Rethinking Attention with Performers"; a baseline in the paper's section 5.
@@ -113,7 +113,7 @@ class PerformerAttention(LinearAttention):
         self.features.copy_(sample_orthogonal_features(self.n_features, self.d_head))
 
     def log_features(self, tokens: Float[Tensor, "*axes d"]) -> Float[Tensor, "*axes n_features"]:
-        r"""$\log \phi(x)$ for tokens of width ``d_head``; any other width raises SbmtError."""
+        r"""Returns $\log \phi(x)$ for tokens of width ``d_head``; any other width raises SbmtError."""
         if tokens.shape[-1] != self.d_head:
             raise SbmtError(f"queries and keys must have width {self.d_head}, got shape {tuple(tokens.shape)}")
         features, tokens = self.features.to(tokens.dtype), tokens * self.d_head**-0.25

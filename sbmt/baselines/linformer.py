@@ -10,18 +10,18 @@ from sbmt.errors import SbmtError, check_sizes
 class LinformerAttention(Baseline):
     r"""$\operatorname{softmax}\big(Q (E K)^\top / \sqrt d\big)\, E V$ with a learned matrix $E$ over positions.
 
-    Each head has one $E$, the same for keys and values; n < ``n_positions`` keys use its first n columns. Padded keys
-    and values are zero. All mixtures take part in the softmax, however few keys are real.
+    Each head has one $E$ for both keys and values; if there are fewer than ``n_positions`` keys, only its first columns
+    are used. Padded keys and values are zero. All mixtures take part in the softmax, however few keys are real.
 
     Args:
         n_positions: Largest number of keys, padding included.
-        n_projected: Learned mixtures of keys, at least 1, initially normal with standard deviation 0.02; the paper's
-            comparison has 256.
-        dropout: Dropout of the weights of mixtures, with PyTorch's global generator.
+        n_projected: Number of learned mixtures of keys, at least 1; the paper uses 256. The entries of $E$ are
+            initially normal with standard deviation 0.02.
+        dropout: Dropout of the attention weights over mixtures, from PyTorch's global generator.
 
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
     Source: Wang, Li, Khabsa, Fang and Ma (2020), "Linformer: Self-Attention with Linear Complexity", with its
-    key-value sharing; a baseline in the paper's section 5, whose code also shares the matrices among layers.
+    key-value sharing; a baseline in the paper's section 5. The paper's code also shares the matrices among layers.
     """
 
     is_precise = False
@@ -40,12 +40,12 @@ class LinformerAttention(Baseline):
         nn.init.normal_(self.projection, std=0.02)
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """The values; raises SbmtError if the number of heads differs, or there are more keys than positions."""
+        """Computes the values; raises SbmtError for a different number of heads, or for more keys than positions."""
         query, key, value, _, _, dropout, *_ = inputs
         if query.shape[1] != self.n_heads:
-            raise SbmtError(f"the layer has {self.n_heads} heads, got queries of shape {tuple(query.shape)}")
+            raise SbmtError(f"queries must have {self.n_heads} heads, got shape {tuple(query.shape)}")
         if key.shape[2] > self.n_positions:
-            raise SbmtError(f"the layer has n_positions={self.n_positions}, got {key.shape[2]} keys")
+            raise SbmtError(f"the number of keys must be at most n_positions = {self.n_positions}, got {key.shape[2]}")
         projection = self.projection[:, :, : key.shape[2]].to(key.dtype)  # heads n_projected n_keys
         mixed_keys, mixed_values = projection @ key, projection @ value
         return nn.functional.scaled_dot_product_attention(query, mixed_keys, mixed_values, dropout_p=dropout)

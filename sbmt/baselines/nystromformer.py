@@ -12,10 +12,10 @@ from sbmt.errors import check_sizes
 def segment_means(
     x: Float[Tensor, "batch heads n d"], is_real: Bool[Tensor, "batch n"], n_landmarks: int
 ) -> tuple[Float[Tensor, "batch heads landmarks d"], Bool[Tensor, "batch landmarks"]]:
-    r"""Means of the real tokens of consecutive segments, and which of them exist, in O(n · landmarks · d).
+    r"""Averages the real tokens of consecutive segments; also returns which landmarks exist. O(n · landmarks · d).
 
-    Of n real tokens, the r-th belongs to segment $\lfloor r L / n \rfloor$ with $L = \min(n, \text{n\_landmarks})$, so
-    that no segment is empty. Landmarks beyond L are zero.
+    The r-th of n real tokens belongs to segment $\lfloor r L / n \rfloor$ with $L = \min(n, \text{n\_landmarks})$, so
+    no segment is empty. Landmarks beyond L are zero.
     """
     n_real = is_real.sum(1, keepdim=True)
     n_segments = n_real.clamp(max=n_landmarks)
@@ -29,13 +29,13 @@ def segment_means(
 def pseudo_inverse(
     matrix: Float[Tensor, "*batch rows columns"], n_iterations: int
 ) -> Float[Tensor, "*batch columns rows"]:
-    r"""The Moore-Penrose inverse $A^+$ of a matrix of any rank, approximated by iteration.
+    r"""Approximates the Moore-Penrose inverse $A^+$ of a matrix of any rank by iteration.
 
     $$Z_0 = \frac{A^\top}{\lVert A \rVert_1 \lVert A \rVert_\infty}, \qquad
     Z \leftarrow \tfrac14 Z\,(13 I - A Z\,(15 I - A Z\,(7 I - A Z))).$$
 
-    Each step maps the error $E = I - AZ$ on the range of A to $\tfrac14 (3 E^3 + E^4)$; small singular values need many
-    steps. Outside that range, each step multiplies rounding errors by 13/4. Cost: O(iterations · landmarks³).
+    On the range of A, each step maps the error $E = I - AZ$ to $\tfrac14 (3 E^3 + E^4)$; small singular values need
+    many steps. Outside the range, each step multiplies rounding errors by 13/4. Cost: O(iterations · landmarks³).
     """
     norms = matrix.abs().sum(-2).amax(-1) * matrix.abs().sum(-1).amax(-1)
     inverse = matrix.mT / norms.masked_fill(norms == 0, 1.0)[..., None, None]
@@ -48,7 +48,7 @@ def pseudo_inverse(
 
 
 def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
-    """Softmax over the keys where ``is_read`` is True; zeros elsewhere, and everywhere if there are none."""
+    """Computes the softmax over keys where ``is_read`` is True, with zeros elsewhere; all zeros if none is True."""
     is_read = is_read[:, None, None]
     return torch.softmax(scores.masked_fill(~is_read, torch.finfo(scores.dtype).min), -1) * is_read
 
@@ -56,19 +56,19 @@ def _softmax(scores: Tensor, is_read: Bool[Tensor, "batch n"]) -> Tensor:
 class NystromAttention(Baseline):
     r"""Attention through landmarks, with O(n) softmax weights instead of n².
 
-    With $\tilde Q, \tilde K$ the means of Q and K over consecutive segments of real tokens and $\sigma$ the softmax of
-    rows,
+    Let $\tilde Q, \tilde K$ be the means of Q and K over consecutive segments of real tokens, and $\sigma$ the softmax
+    of rows. Then
 
     $$Y = \sigma\!\left(\frac{Q \tilde K^\top}{\sqrt d}\right) \sigma\!\left(\frac{\tilde Q \tilde K^\top}{\sqrt d}
     \right)^{\!+} \sigma\!\left(\frac{\tilde Q K^\top}{\sqrt d}\right) V,$$
 
-    where :func:`pseudo_inverse` approximates the inverse. With a landmark per token and enough iterations this equals
+    where :func:`pseudo_inverse` approximates the inverse. With one landmark per token and enough iterations, this is
     full attention.
 
     Args:
-        n_landmarks: Largest number of landmarks, at least 1; with fewer real tokens, each is a landmark.
-        n_iterations: Steps of the pseudo-inverse, at least 1.
-        dropout: Dropout of the softmax of queries over landmarks, the only step that draws from ``generator``.
+        n_landmarks: Largest number of landmarks, at least 1. If there are fewer real tokens, each is a landmark.
+        n_iterations: Number of steps for the pseudo-inverse, at least 1.
+        dropout: Dropout of the queries' weights on landmarks, the only step that draws from ``generator``.
 
     Cost: for L landmarks, O(n L d + n L² + iterations · L³) time, O(n L) memory.
     Source: Xiong, Zeng, Chakraborty, Tan, Fung, Li, Singh, "Nyströmformer: A Nyström-Based Algorithm for Approximating
@@ -84,7 +84,7 @@ class NystromAttention(Baseline):
         self.n_landmarks, self.n_iterations = n_landmarks, n_iterations
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """The values."""
+        """Computes the values."""
         query, key, value, query_mask, key_mask, dropout, generator, _ = inputs
         is_query, is_key = all_real(query, query_mask), all_real(key, key_mask)
         query = query / query.shape[3] ** 0.5

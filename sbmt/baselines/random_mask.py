@@ -1,4 +1,4 @@
-"""The control for learned masks: a random mask of the same density."""
+"""The control for learned masks, a random mask of the same density."""
 
 from typing import Any
 
@@ -16,16 +16,16 @@ from sbmt.types import AttentionOutput
 
 
 class RandomMaskAttention(Baseline):
-    """Attention under a random mask, drawn for each call, whose edges all have the same probability.
+    """Attention under a random mask that is drawn in each call and gives every pair the same edge probability.
 
-    The mask is not learned: its block model has a single cluster. With ``mask_density=0`` it is only the ``window``.
+    The mask is not learned, since its block model has a single cluster. If ``mask_density=0``, only the window remains.
 
     Args:
-        mask_density: Edge probability in [0, 1], for pairs outside the window if there is one.
-        window: Tokens also attend to those at most ``window / 2`` positions away; 0 means self-loops, None no window.
-        reweight: Whether a drawn edge weighs 1/p times as much, as in :class:`~sbmt.layers.SBMAttention`.
-        sink: Whether each head learns a logit that takes part in the softmax and has no value.
-        backend: Implementation of attention along the edges, or ``"auto"``.
+        mask_density: Edge probability in [0, 1] of pairs outside the window.
+        window: Tokens also attend to those at most ``window / 2`` positions away. 0 means self-loops, None no window.
+        reweight: Whether the weight of a drawn edge is multiplied by 1/p, as in :class:`~sbmt.layers.SBMAttention`.
+        sink: Whether each head learns a logit that takes part in the softmax but has no value.
+        backend: Implementation of attention along edges, or ``"auto"``.
         causal: If True, no token attends to a later one.
 
     Cost: O(n + edges · d).
@@ -56,7 +56,7 @@ class RandomMaskAttention(Baseline):
         self.sink = nn.Parameter(torch.zeros(n_heads)) if sink else None
 
     def reset_parameters(self) -> None:
-        """Sets the learned logits, if there are any, to zero."""
+        """Sets the logits of the sinks, if there are any, to zero."""
         if self.sink is not None:
             nn.init.zeros_(self.sink)
 

@@ -1,4 +1,4 @@
-"""Reformer's attention: tokens attend to those that a random hash places near them."""
+"""Reformer's attention, in which tokens attend to those that a random hash places near them."""
 
 from typing import NamedTuple
 
@@ -16,17 +16,17 @@ from sbmt.types import AttentionOutput
 
 
 class HashRound(NamedTuple):
-    """A round of hashing: tokens in the order of their buckets, cut into chunks, and which pairs attend."""
+    """The result of one round of hashing: tokens sorted by bucket and cut into chunks, and the pairs that attend."""
 
     queries: Int[Tensor, "batch heads chunks size"]
     keys: Int[Tensor, "batch heads chunks twice_size"]
     is_attended: Bool[Tensor, "batch heads chunks size twice_size"]
-    place: Int[Tensor, "batch heads n"]  # position of each token in that order
+    place: Int[Tensor, "batch heads n"]  # position of each token in the sorted order
 
 
 def hash_tokens(query: Tensor, rotations: Tensor, half_buckets: Tensor) -> Tensor:
-    r"""The bucket $\arg\max\,[x R \mid -x R]$ of each token in each round, ``(batch, heads, rounds, n)``."""
-    # R: heads rounds d columns, of which each example uses the first half_buckets
+    r"""Returns the bucket $\arg\max\,[x R \mid -x R]$ of each token in each round, ``(batch, heads, rounds, n)``."""
+    # R: heads rounds d columns; each example uses only the first half_buckets columns
     is_unused = torch.arange(rotations.shape[-1], device=query.device) >= half_buckets[:, None]  # batch columns
     rotated = query.detach()[:, :, None] @ rotations.to(query.dtype)  # batch heads rounds n columns
     both = torch.cat([rotated, -rotated], -1)
@@ -34,10 +34,10 @@ def hash_tokens(query: Tensor, rotations: Tensor, half_buckets: Tensor) -> Tenso
 
 
 def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]:
-    """The pairs that share a bucket within a chunk or with the chunk before, each in the first round that finds it.
+    """Finds pairs with the same bucket in the same or the previous chunk; each counts in the first round that finds it.
 
-    A token attends to itself only if no round finds another token, and then in the first round. Padding is sorted to
-    the end and ignored; the chunk before the first is the last one with real tokens. ``n_chunk`` divides n.
+    A token attends to itself, in the first round, only if no round finds another token. Padding is sorted to the end
+    and ignored; the chunk before the first is the last one with real tokens. ``n_chunk`` divides n.
     """
     batch, heads, n_hashes, n_tokens = bucket.shape
     n_chunks, device = n_tokens // n_chunk, bucket.device
@@ -48,7 +48,7 @@ def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]
     before = (torch.arange(n_chunks, device=device) - 1).repeat(batch, 1)  # batch chunks
     before[:, 0] = last
     before = before[:, None].expand(-1, heads, -1)
-    own = bucket * n_chunks + place // n_chunk  # identifies the part of a bucket that lies in a chunk
+    own = bucket * n_chunks + place // n_chunk  # numbers the part of each bucket in each chunk
     back = bucket * n_chunks + before[:, :, None].expand(-1, -1, n_hashes, -1).gather(-1, place // n_chunk)
 
     def is_found(number: int, queries: Tensor, keys: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]
         queries = order[:, :, number].unflatten(-1, (n_chunks, n_chunk))
         keys = torch.cat([queries, queries.gather(2, before[..., None].expand_as(queries))], -1)
         is_attended = (queries[..., None] != keys[..., None, :]) & _look_up(real, queries)[..., None]
-        is_attended[..., n_chunk:] &= (last > 0)[:, None, None, None, None]  # one chunk is not its own predecessor
+        is_attended[..., n_chunk:] &= (last > 0)[:, None, None, None, None]  # a single chunk has no predecessor
         is_attended &= is_found(number, queries, keys)
         for earlier in range(number):
             is_attended &= ~is_found(earlier, queries, keys)
@@ -75,10 +75,10 @@ def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]
 
 
 def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout: float, source: Generator) -> Tensor:
-    r"""Softmax over the pairs of all rounds, $\sum_r e^{z^r_i - z_i} o^r_i$, where $z^r$ is a round's log-sum-exp."""
+    r"""Attends to all rounds' pairs: $\sum_r e^{z^r_i - z_i} o^r_i$, where $z^r$ is the log-sum-exp of a round."""
     length = torch.linalg.vector_norm(query, dim=-1, keepdim=True)
     unit = query / length.masked_fill(length == 0, 1.0)
-    nothing = torch.finfo(query.dtype).min  # not -inf, so that rounds and tokens without pairs stay finite
+    nothing = torch.finfo(query.dtype).min  # not -inf, so that tokens without pairs stay finite
     outputs, normalisers = [], []
     for queries, keys, is_attended, place in rounds:
         mine, theirs, values = _look_up(query, queries), _look_up(unit, keys), _look_up(value, keys)
@@ -94,17 +94,17 @@ def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout
 
 
 def _look_up(x: Tensor, tokens: Tensor) -> Tensor:
-    """The entries of x, ``(batch, heads, n)`` or ``(batch, heads, n, d)``, for these tokens."""
+    """Returns the entries of x, ``(batch, heads, n)`` or ``(batch, heads, n, d)``, for these tokens."""
     index = tokens.flatten(2) if x.dim() == 3 else tokens.flatten(2)[..., None].expand(-1, -1, -1, x.shape[3])
     return x.gather(2, index).unflatten(2, tokens.shape[2:])
 
 
 class ReformerAttention(Baseline):
-    r"""Softmax attention, not causal, over the pairs that locality-sensitive hashing finds.
+    r"""Non-causal softmax attention over the pairs that locality-sensitive hashing finds.
 
-    In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ under a random
-    $R \in \mathbb{R}^{d \times b/2}$, new for each call, head and round, and cut into chunks. A token attends to the
-    tokens of its bucket in its chunk and the chunk before. With $P_i$ the keys that any round finds,
+    In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ and cut into chunks.
+    The matrix $R \in \mathbb{R}^{d \times b/2}$ is drawn anew for each call, head and round. A token attends to the
+    tokens of its bucket in its own and the previous chunk. If $P_i$ are the keys that any round finds,
 
     $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \quad
     P_i = \{i\} \text{ if nothing else is found, otherwise } i \notin P_i.$$
@@ -112,13 +112,13 @@ class ReformerAttention(Baseline):
     The query also serves as the key: **the argument** ``key`` **is ignored**.
 
     Args:
-        n_hashes: Rounds of hashing, at least 1.
-        n_chunk: Tokens per chunk, at least 1. There are twice as many buckets as chunks.
+        n_hashes: Number of rounds of hashing, at least 1.
+        n_chunk: Number of tokens per chunk, at least 1. There are twice as many buckets as chunks.
 
     Cost: for chunks of c tokens, O(rounds · n · d · (n/c + c) + rounds² · n · c) time and O(rounds · n · (n/c +
-    rounds · c)) memory; n²/c comes from hashing in one step. Each call draws one int64 from ``generator``.
+    rounds · c)) memory; the term n²/c comes from hashing in one step. Each call draws one int64 from ``generator``.
     Source: Kitaev, Kaiser, Levskaya, "Reformer: The Efficient Transformer" (2020), and the authors' code, where keys
-    have length √d before the scores are divided by √d; hence no 1/√d here. Deviations: a pair found in several rounds
+    have length √d before scores are divided by √d, so there is no 1/√d here. Deviations: a pair found in several rounds
     counts once, and a token attends to itself only as a last resort (the original subtracts log(rounds) and a large
     constant, to the same effect); the chunk before the first is the last of the same round; the number of buckets and
     that last chunk depend only on real tokens, so padding does not change any distribution; layers are not reversible.
@@ -134,18 +134,18 @@ class ReformerAttention(Baseline):
         self.n_hashes, self.n_chunk = n_hashes, n_chunk
 
     def attend(self, inputs: Inputs) -> AttentionOutput:
-        """Hashes and attends; raises SbmtError if queries and keys differ in number or in their masks."""
+        """Hashes tokens and attends; raises SbmtError if queries and keys differ in number or mask."""
         query, _, value, _, _, dropout, generator, return_edges = inputs
         is_real, is_key = all_real(query, inputs.query_mask), all_real(inputs.key, inputs.key_mask)
         if not torch.equal(is_real, is_key):
             got = f"{is_real.shape[1]} queries and {is_key.shape[1]} keys"
-            raise SbmtError(f"queries and keys must be the same tokens, under the same mask, got {got}")
+            raise SbmtError(f"queries and keys must be the same tokens with the same mask, got {got}")
         batch, heads, n_tokens, d_head = query.shape
         n_chunk = min(self.n_chunk, n_tokens)
         n_chunks, more = -(-n_tokens // n_chunk), -n_tokens % n_chunk
         source = Generator(query.device).manual_seed(draw_seed(generator))
         rotations = torch.randn(heads, self.n_hashes, d_head, n_chunks, generator=source, device=query.device)
-        half_buckets = (-(-is_real.sum(1) // n_chunk)).clamp(min=1)  # as many as chunks with real tokens
+        half_buckets = (-(-is_real.sum(1) // n_chunk)).clamp(min=1)  # one per chunk with real tokens
         x, values = (pad(tokens, (0, 0, 0, more)) for tokens in (query, value))
         rounds = find_pairs(hash_tokens(x, rotations, half_buckets), pad(is_real, (0, more)), n_chunk)
         values = attend_rounds(x, values, rounds, dropout, source)[:, :, :n_tokens]

@@ -1,1 +1,1 @@
-"""The block model of a mask: memberships and a block matrix, which give every pair its edge probability."""
+"""The block model of a mask: memberships and a block matrix, which determine the edge probability of every pair."""

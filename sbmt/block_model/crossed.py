@@ -1,4 +1,4 @@
-"""Block models whose clusters are crossed partitions, without an array of all tokens by all clusters."""
+"""Block models with crossed partitions as clusters, which never form an array of all tokens by all clusters."""
 
 from typing import Any
 
@@ -14,16 +14,16 @@ from sbmt.kernels import operators
 from sbmt.kernels.operators import can_run_on
 from sbmt.types import full_precision
 
-CHUNK = 16  # queries at a time, in sums over causal pairs
-LARGEST_RATE = 1e15  # of the block matrix of one partition; a rate is a product of two
+CHUNK = 16  # number of queries processed at a time in sums over causal pairs
+LARGEST_RATE = 1e15  # for the block matrix of one partition; a rate is a product of two such entries
 Chosen = tuple[Tensor, Tensor]
-"""The parts that tokens belong to, int16, and the memberships: both ``(batch, heads, n, 2 · n_partitions)``."""
+"""The parts that tokens belong to (int16) and their memberships, both ``(batch, heads, n, 2 · n_partitions)``."""
 
 
 def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> Chosen:
-    """The two parts with the largest logits of each partition, in ascending order, and their softmax.
+    """Returns the two parts with the largest logits of each partition, in ascending order, and their softmax.
 
-    Part a of partition f has number f · size + a. A partition of a single part lists it twice, with memberships of ½.
+    Part a of partition f has number f · size + a. A partition with a single part lists it twice, with memberships of ½.
     """
     by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values
@@ -35,7 +35,7 @@ def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> 
 
 
 def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> Chosen:
-    """:func:`part_memberships` of tokens, whose logits are their products with the clusters."""
+    """Applies :func:`part_memberships` to tokens, whose logits are their products with the clusters."""
     if can_run_on(tokens.device):
         part, weight = operators.choose_parts(clusters, tokens, n_partitions)
         return part, weight
@@ -45,18 +45,18 @@ def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> Chosen:
 class CrossedModel(BlockModel):
     r"""A :class:`~sbmt.block_model.model.BlockModel` in which each group of clusters crosses two partitions.
 
-    With memberships $\hat Q^f, \hat K^f$ in the s parts of partition f, and blocks $S^f$ of size s × s,
+    For memberships $\hat Q^f, \hat K^f$ in the s parts of partition f and blocks $S^f$ of size s × s, rates are
 
     $$r_{ij} = \sum_{g} \big(\hat Q^{2g}_i S^{2g} \hat K^{2g\top}_j\big) \big(\hat Q^{2g+1}_i S^{2g+1}
     \hat K^{2g+1\top}_j\big), \qquad p_{ij} = 1 - e^{-r_{ij}}.$$
 
-    This is a block model under the Poisson link with s² clusters per group, the pairs of parts: a token's membership in
-    a pair is the product of those in its parts, and the group's block of S is the Kronecker product of the two $S^f$.
-    Its dense memberships are computed on request; neither drawing nor rates need them.
+    This is a block model under the Poisson link whose clusters are pairs of parts, s² per group. A token's membership
+    in a pair is the product of its memberships in the two parts, and the group's block of S is the Kronecker product of
+    the two $S^f$. Dense memberships are computed on request; drawing edges and computing rates do not need them.
 
-    The arguments are the parts and memberships of queries and of keys, as :func:`part_memberships` returns them, the
-    $S^f$, ``(heads, partitions, s, s)``, two masks and ``causal``, which have been checked already, and ``rates``, the
-    :attr:`part_rates` if they are known; memberships of padding are then 0 already.
+    The arguments are the parts and memberships of queries and keys that :func:`part_memberships` returns; the $S^f$,
+    ``(heads, partitions, s, s)``; two masks and ``causal``, which must already be checked; and ``rates``, the
+    :attr:`part_rates` if they are known, in which case memberships of padding must already be 0.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CrossedModel(BlockModel):
         if rates is None:
             self._query, self._key = zero_padding(query[1], query_mask), zero_padding(key[1], key_mask)
         self.part_blocks = part_blocks
-        if not part_blocks.is_cuda:  # where this would synchronise
+        if not part_blocks.is_cuda:  # checks would synchronise with a GPU
             self._query = in_range("query_membership", self._query, 1.0)
             self._key = in_range("key_membership", self._key, 1.0)
             self.part_blocks = in_range("block_matrix", part_blocks, LARGEST_RATE)
@@ -82,7 +82,7 @@ class CrossedModel(BlockModel):
 
     @property
     def block_matrix(self) -> Float[Tensor, "heads k k"]:  # type: ignore[override]
-        """S with all its entries, including the zeros between groups."""
+        """The full block matrix S, including the zeros between groups."""
         first, second = self.part_blocks[:, 0::2], self.part_blocks[:, 1::2]
         crossed = first[:, :, :, None, :, None] * second[:, :, None, :, None, :]
         return torch.stack([torch.block_diag(*blocks) for blocks in crossed.flatten(4, 5).flatten(2, 3)])
@@ -94,17 +94,17 @@ class CrossedModel(BlockModel):
 
     @property
     def key_membership(self) -> Float[Tensor, "batch heads n_keys k"]:  # type: ignore[override]
-        """The same for keys."""
+        """Memberships of keys in all pairs of parts."""
         return self._crossed(self.key_part, self._key)
 
     @property
     def factors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Parts and memberships of queries, blocks, parts and memberships of keys: the factors of all rates."""
+        """The factors of all rates: parts and memberships of queries, blocks, and parts and memberships of keys."""
         return self.query_part, self._query, self.part_blocks, self.key_part, self._key
 
     @property
     def part_rates(self) -> Float[Tensor, "batch heads n_queries parts"]:
-        r"""$\hat Q^f S^f$ for each partition f: the product of two is a query's rates to a group's clusters."""
+        r"""$\hat Q^f S^f$ for each partition f; products of two such rows are a query's rates to a group's clusters."""
         if self._rates is not None:
             return self._rates
         x = self._in_parts(self.query_part, self._query).unflatten(-1, self.part_blocks.shape[1:3])
@@ -112,10 +112,10 @@ class CrossedModel(BlockModel):
             return (x.transpose(2, 3) @ self.part_blocks).transpose(2, 3).flatten(3)
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        r"""The sum of all rates, from the total memberships of queries and keys in each pair of parts.
+        r"""Sums all rates, using the total memberships of queries and keys in each pair of parts.
 
-        With $N_{ac} = \sum_i \hat Q^{2g}_{ia} \hat Q^{2g+1}_{ic}$, and the same sum $M$ over keys, it is $\sum_g
-        \langle S^{2g\top} N S^{2g+1}, M \rangle$.
+        With $N_{ac} = \sum_i \hat Q^{2g}_{ia} \hat Q^{2g+1}_{ic}$ and the same sum $M$ over keys, the result is
+        $\sum_g \langle S^{2g\top} N S^{2g+1}, M \rangle$.
 
         Cost: O(n g s² + g s³).
         """
@@ -127,7 +127,7 @@ class CrossedModel(BlockModel):
             return (reached * key).sum((2, 3, 4))
 
     def _causal_sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        """The same without later keys: totals stand for the keys of earlier chunks, and other keys are visited singly.
+        """Sums rates to keys that are not later: by totals for earlier chunks, and one by one in the query's own chunk.
 
         Cost: O(n g s (chunk + s)).
         """
@@ -138,13 +138,13 @@ class CrossedModel(BlockModel):
 
         rates = in_chunks(self.query_part, self._query, self.offset) @ self.part_blocks[:, None]
         key = in_chunks(self.key_part, self._key, 0)
-        here = (rates @ key.mT).tril()  # to keys of the query's chunk
-        seen = pad(key[:, :, :, 0::2].mT @ key[:, :, :, 1::2], (0,) * 6 + (1, -1)).cumsum(2)  # in earlier chunks
+        here = (rates @ key.mT).tril()  # for keys in the query's chunk
+        seen = pad(key[:, :, :, 0::2].mT @ key[:, :, :, 1::2], (0,) * 6 + (1, -1)).cumsum(2)  # for earlier chunks
         reached = rates[:, :, :, 0::2].mT @ rates[:, :, :, 1::2]
         return (here[:, :, :, 0::2] * here[:, :, :, 1::2]).sum((2, 3, 4, 5)) + (reached * seen).sum((2, 3, 4, 5))
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """The rates of given edges, without exploration, in O(n · parts + edges)."""
+        """Returns the rates of the given edges, without exploration, in O(n · parts + edges)."""
         self.check_edges(edges)
         if can_run_on(self.device):
             return operators.edge_rate(*self.factors, edges.row_ptr, edges.keys)
@@ -155,19 +155,19 @@ class CrossedModel(BlockModel):
         return (first * second).sum(-1)
 
     def _pair_totals(self, part: Tensor, weight: Tensor) -> Float[Tensor, "batch heads g s s"]:
-        """The total memberships of each graph's tokens in every pair of parts."""
+        """Sums the memberships of each graph's tokens in every pair of parts."""
         if can_run_on(self.device):
             return operators.pair_totals(part, weight, self.part_blocks.shape[2])
         first, second = self._halves(part, weight)
         return first.permute(0, 1, 3, 4, 2) @ second.transpose(2, 3)
 
     def _in_parts(self, part: Tensor, weight: Tensor) -> Tensor:
-        """Memberships in all parts."""
+        """Returns memberships in all parts as a dense array."""
         n_parts = self.part_blocks.shape[1] * self.part_blocks.shape[2]
         return weight.new_zeros(*weight.shape[:-1], n_parts).scatter_add(-1, part.long(), weight)
 
     def _halves(self, part: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-        """Memberships in the first and in the second partition of each group, ``(batch, heads, n, g, s)``."""
+        """Returns memberships in the first and the second partition of each group, ``(batch, heads, n, g, s)``."""
         return self._in_parts(part, weight).unflatten(-1, (-1, 2, self.part_blocks.shape[2])).unbind(-2)
 
     def _crossed(self, part: Tensor, weight: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Learning a block model from drawn edges: density and its penalty, reweighting, and the fit by likelihood."""
+"""Learning a block model from drawn edges: density, a penalty on density, reweighting, and the fit by likelihood."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,24 +15,24 @@ from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
 Learning = Literal["straight_through", "likelihood"]
-"""The source from which a block model learns: the task, through gates, or the attention of its edges, by likelihood."""
+"""How a block model learns: from the task, through gates, or by likelihood, from the attention along its edges."""
 
 
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
-    r"""Share of real pairs that are edges, with a straight-through gradient.
+    r"""Returns the share of real pairs that are edges, with a straight-through gradient.
 
-    The value is $|M| / N$ for $N$ real pairs, 0 if there are none. With the gate of
-    :func:`~sbmt.block_model.model.straight_through_gate` each sampled edge's $p$ receives the gradient $1/N$. On
-    average that is $p_{ij}$ times the exact gradient, so it vanishes as masks become sparse.
+    The value is $|M| / N$ for $N$ real pairs, or 0 if there are none. With the gate of
+    :func:`~sbmt.block_model.model.straight_through_gate`, the $p$ of each sampled edge receives the gradient $1/N$. On
+    average this is $p_{ij}$ times the exact gradient, so it vanishes as masks become sparse.
 
     Args:
-        edges: The edges that were attended to.
-        gate: ``(n_edges,)``; only its gradient is used, not its value. None means no gradient.
+        edges: The edges along which attention was computed.
+        gate: ``(n_edges,)``, used only for its gradient, not for its value. None means no gradient.
 
     Paper: section 5.2, the term L_s.
     """
     if not isinstance(edges, EdgeList):
-        raise SbmtError("edges as an EdgeList", type(edges).__name__, "convert a dense mask with EdgeList.from_dense")
+        raise SbmtError("edges to be an EdgeList", type(edges).__name__, "convert a mask with EdgeList.from_dense")
     density = edges.density()
     if gate is None:
         return density
@@ -46,13 +46,13 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 def weigh_edges(
     edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, is_certain: Tensor | None
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
-    r"""The :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges, and an estimated mean edge probability.
+    r"""Returns the :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges and an estimated mean probability.
 
-    An edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ counts $p_{ij} / p^\delta_{ij}$, so
-    that the estimate has, on average, the value and gradient of :meth:`~sbmt.BlockModel.expected_density`.
+    In the estimate, an edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ has the weight
+    $p_{ij} / p^\delta_{ij}$, so on average value and gradient are those of :meth:`~sbmt.BlockModel.expected_density`.
 
-    ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges were drawn with exploration and the link
-    ``law`` (see :func:`~sbmt.samplers.law_of`), except certain ones, which every mask contains.
+    ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges must have been drawn with exploration under
+    the link ``law`` (see :func:`~sbmt.samplers.law_of`), except certain edges, which every mask contains.
     """
     expected = probability(link, rate)
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
@@ -63,17 +63,17 @@ def weigh_edges(
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:
-    """L_s: the mean density over examples, heads and layers. Add it, times ``density_weight``, to the loss.
+    """Returns L_s, the mean density over examples, heads and layers; add it, times ``density_weight``, to the loss.
 
     Args:
-        outputs: One attention output per layer.
-        kind: ``"sampled"`` is the paper's density, with a straight-through gradient; ``"expected"`` is the mean edge
-            probability, with the exact gradient.
+        outputs: The attention outputs, one per layer.
+        kind: ``"sampled"`` selects the paper's density, with a straight-through gradient, and ``"expected"`` the mean
+            edge probability, with the exact gradient.
     """
     check_choice("kind", kind, DensityKind)
     if not isinstance(outputs, (list, tuple)) or not outputs or not all(hasattr(o, "density") for o in outputs):
         do = "pass the attention outputs of the encoder's layers"
-        raise SbmtError("a list of at least one attention output", describe(outputs), do)
+        raise SbmtError("a non-empty list of attention outputs", describe(outputs), do)
     densities = [o.density if kind == "sampled" else o.expected_density for o in outputs]
     means = [d.mean(0).mean() if len(d) else d.sum() for d in densities]  # 0 for an empty batch
     return torch.stack(means).mean()
@@ -92,16 +92,16 @@ class _UnitGradient(torch.autograd.Function):
 
 
 def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
-    """The tensor itself; its gradient is scaled to length 1 for each head, with the same direction and optimum.
+    """Returns the tensor unchanged but scales its gradient to norm 1 per head, keeping its direction and the optimum.
 
     Rates are exponentials, so in rare steps the gradient of the fit is a thousand times as large as usual. After such a
-    step Adam would barely move for hundreds of steps.
+    step, Adam would barely change the parameters for hundreds of steps.
     """
     return _UnitGradient.apply(x, head_axis)
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
-    """Raises SbmtError unless the name is valid, and c > 0 is given if and only if learning is by likelihood."""
+    """Raises SbmtError unless the name is valid and c > 0 is given exactly if the block model learns by likelihood."""
     check_choice("learning", learning, Learning)
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
@@ -120,23 +120,23 @@ def fit_loss(
     exploration: float,
     is_near: Bool[Tensor, " n_edges"] | None = None,
 ) -> Float[Tensor, ""]:
-    r"""The negative log-likelihood of a Poisson graph that has $c\, a_{ij}$ edges between i and j, up to a constant.
+    r"""Returns the negative log-likelihood, up to a constant, of $c\, a_{ij}$ edges per pair under Poisson rates.
 
     $$\frac{1}{N} \sum_i \Big[\sum_j r_{ij} - c \sum_{j \in M_i} a_{ij} \ln(r_{ij} + \delta)\Big]$$
 
-    over the N real queries of all examples and heads; 0 if there are none. The first sum runs over all keys and has
-    a closed form; the second runs over the drawn edges, and estimates the sum over all keys if the attention was
-    reweighted. At the optimum of a head's overall rate, the rates of a query sum on average to c times its attention
-    to other tokens, so that at most c edges per query are expected.
+    N is the number of real queries of all examples and heads; the loss is 0 if there are none. The first sum runs
+    over all keys and has a closed form; the second runs over the drawn edges, and estimates the sum over all keys if
+    the attention was reweighted. At the optimum of a head's overall rate, the rates of a query sum on average to c
+    times its attention to other tokens, so at most c edges per query are expected.
 
     Args:
         block_model: The block model to fit.
-        edges: The edges that were attended to.
-        rate: Their rates without exploration, with gradients to the block model.
-        weights: Their attention, as targets without gradients.
-        edges_per_query: c.
-        exploration: δ with which the edges were drawn.
-        is_near: Which edges belong to a window, and were not drawn; the second sum excludes them.
+        edges: The edges along which attention was computed.
+        rate: The rates of the edges without exploration, with gradients to the block model.
+        weights: The attention weights of the edges, which are targets without gradients.
+        edges_per_query: The target number c of edges per query.
+        exploration: The exploration δ with which the edges were drawn.
+        is_near: Which edges belong to a window and were not drawn; the second sum excludes them.
 
     Cost: O(n k + k² + edges). Not in the paper; based on Ball, Karrer and Newman (2011), who fit counts of edges.
     """
@@ -148,7 +148,7 @@ def fit_loss(
 
 
 def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) -> Float[Tensor, ""]:
-    """``total`` divided by the number of real queries of all examples and heads; 0 where there are none."""
+    """Divides ``total`` by the number of real queries of all examples and heads; returns 0 if there are none."""
     batch, heads, n_queries, _ = shape
     if query_mask is None:
         return total / (batch * heads * n_queries)
@@ -156,13 +156,13 @@ def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) ->
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
-    """The sum of the layers' auxiliary losses, to be added to the loss of the task.
+    """Returns the sum of the layers' auxiliary losses, to be added to the loss of the task.
 
     Args:
-        outputs: The output of a model, or the attention outputs of its layers.
+        outputs: The output of a model or the attention outputs of its layers.
     """
     attention = [outputs] if isinstance(outputs, AttentionOutput) else getattr(outputs, "attention", outputs)
     if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):
-        raise SbmtError("the output of a model", type(outputs).__name__, "pass what its forward returned")
+        raise SbmtError("the output of a model", type(outputs).__name__, "pass the output of its forward method")
     first, *rest = (output.auxiliary_loss for output in attention)
     return sum(rest, start=first)

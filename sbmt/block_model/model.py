@@ -1,7 +1,7 @@
-"""The mixed-membership stochastic block model that an attention mask is drawn from.
+"""The mixed-membership stochastic block model from which an attention mask is drawn.
 
-Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` determines the probability of every edge without listing the
-pairs; samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
+Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` determines the probability of every edge without listing all
+pairs. Samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
 """
 
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from sbmt.kernels import operators
 from sbmt.types import check_floating, check_untransformed, full_precision, is_traced
 
 Link = Literal["bilinear", "poisson"]
-LARGEST_RATE = 1e30  # of a block matrix under the Poisson link: sums over clusters and tokens stay finite in float32
+LARGEST_RATE = 1e30  # for a block matrix under the Poisson link, so that sums over clusters and tokens stay finite
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may push a membership
 SMALLEST_PROBABILITY = 0.05
-"""Rarer edges are weighted as if they had this probability, which limits weights to 20 at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # at a time: numbers gathered along edges, or pairs whose probabilities are summed
+"""The probability by which rarer edges are reweighted, which limits weights to 20 at the price of a bias."""
+_NUMBERS_AT_ONCE = 1 << 24  # how many numbers are gathered along edges, or pairs summed over, at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
-    """The probability of an edge with a given rate: min(r, 1), or 1 − e^{−r} under the Poisson link."""
+    """Returns the probability of an edge with a given rate: min(r, 1), or 1 − e^{−r} under the Poisson link."""
     return rate.clamp(max=1.0) if link == "bilinear" else -torch.expm1(-rate)
 
 
 @dataclass(frozen=True)
 class ExtraKeys:
-    """Exploration δ = per_query / n_keys, at most ½, which adds edges in proportion to n; a constant δ adds δ · n².
+    """Exploration δ = per_query / n_keys, at most ½: it adds edges in proportion to n, whereas a constant adds δ · n².
 
     Attributes:
-        per_query: Expected number of extra keys per query, > 0. Padded keys count in n_keys, but are never drawn.
+        per_query: Expected number of extra keys per query, > 0. Padded keys count towards n_keys but are never drawn.
     """
 
     per_query: int | float
@@ -45,28 +45,28 @@ class ExtraKeys:
     def __post_init__(self) -> None:
         if not is_number(self.per_query) or not 0 < self.per_query < float("inf"):
             do = "use exploration=0.0 for no exploration"
-            raise SbmtError("extra keys per query > 0", describe(self.per_query), do)
+            raise SbmtError("a positive number of extra keys per query", describe(self.per_query), do)
 
     def probability(self, n_keys: int | float) -> float:
-        """δ for this many keys."""
+        """Returns δ for this number of keys."""
         return min(self.per_query / n_keys, 0.5)
 
 
 def check_exploration(exploration: float) -> None:
     """Raises SbmtError unless 0 ≤ δ < 1."""
     if not is_number(exploration) or not 0 <= exploration < 1:
-        do = "0.01 is the paper's value, 0 switches it off"
+        do = "use 0.01 as in the paper, or 0 for no exploration"
         raise SbmtError("exploration δ in [0, 1)", describe(exploration), do)
 
 
 def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
-    r"""$1 + p - \mathrm{sg}(p)$: exactly one in the forward pass, the identity in $p$ in the backward pass.
+    r"""Returns $1 + p - \mathrm{sg}(p)$: exactly 1 in the forward pass, with a derivative of 1 in the backward pass.
 
-    Multiplying the score of a sampled edge by this gate keeps its value, and passes the loss's gradient on to the
+    Multiplying the score of a sampled edge by this gate keeps its value and passes the gradient of the loss on to the
     edge's probability: $\partial L/\partial p_{ij} := \partial L/\partial M_{ij}$ for sampled edges, 0 elsewhere.
 
     Args:
-        probability: Edge probabilities *without* exploration and without the clamp to 1.
+        probability: Edge probabilities *without* exploration and without clamping to 1.
 
     Paper: equation 9.
 
@@ -78,13 +78,13 @@ def straight_through_gate(probability: Float[Tensor, " n_edges"]) -> Float[Tenso
         ([1.0, 1.0], [2.0, 5.0])
     """
     check_floating(probability=probability)
-    return 1 + (probability - probability.detach())  # the difference first, since (1 + p) − p may not round to 1
+    return 1 + (probability - probability.detach())  # the difference comes first: (1 + p) − p may not be 1
 
 
 def edge_dot(
     query: Float[Tensor, "batch heads n_queries width"], key: Float[Tensor, "batch heads n_keys width"], edges: EdgeList
 ) -> Float[Tensor, " n_edges"]:
-    r"""$\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order. Cost: O(edges · width)."""
+    r"""Computes $\langle x_i, y_j \rangle$ for every edge (i, j), in EdgeList order. Cost: O(edges · width)."""
     if operators.can_run_on(query.device):
         return operators.edge_dot(query, key, edges.row_ptr, edges.keys)
     if edges.cell_count <= edges.n_edges * query.shape[3]:  # all pairs take less memory than one row per edge
@@ -96,16 +96,16 @@ def edge_dot(
 
 
 class BlockModel(TokenPairs):
-    r"""Edge probabilities between queries and keys, in ``n·k + k²`` numbers per head.
+    r"""The edge probabilities between queries and keys, represented by ``n·k + k²`` numbers per head.
 
     With memberships $\hat Q_i, \hat K_j \in [0, 1]^k$ and block matrix $S \in \mathbb{R}_{\ge 0}^{k \times k}$, the
-    rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability
+    rate of a pair is $r_{ij} = \hat Q_i S \hat K_j^\top$, and its edge probability is
 
-    - ``link="bilinear"``: $p_{ij} = \min(r_{ij}, 1)$, as in the paper;
-    - ``link="poisson"``: $p_{ij} = 1 - e^{-r_{ij}}$, where $S$ contains rates, which may exceed 1 (ours).
+    - $p_{ij} = \min(r_{ij}, 1)$ under ``link="bilinear"``, as in the paper;
+    - $p_{ij} = 1 - e^{-r_{ij}}$ under ``link="poisson"``, where entries of $S$ are rates and may exceed 1 (ours).
 
-    Pairs with a padded query or key have probability 0. Exploration $\delta$ makes these $\min(p_{ij} + \delta, 1)$
-    and $1 - e^{-(r_{ij} + \delta)}$ on real pairs.
+    Pairs with a padded query or key have probability 0. With exploration $\delta$, the probabilities of real pairs are
+    $\min(p_{ij} + \delta, 1)$ and $1 - e^{-(r_{ij} + \delta)}$.
 
     Args:
         query_membership: ``(batch, heads, n_queries, k)`` in [0, 1].
@@ -113,19 +113,19 @@ class BlockModel(TokenPairs):
         key_membership: ``(batch, heads, n_keys, k)`` in [0, 1].
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
-        link: How a rate becomes a probability.
+        link: The function that maps rates to probabilities, ``"bilinear"`` or ``"poisson"``.
         causal: If True, no query may attend to a later key. Since edges are independent, the law of the other pairs
             does not change. If there are fewer queries than keys, the queries are the last tokens: query i is at
             position i + n_keys - n_queries.
 
     Leading dimensions of size 1 broadcast. Attributes with these names are float32 (float64 for float64 inputs), and 0
-    for padded tokens; entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
+    for padded tokens. Entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
 
     Raises:
-        SbmtError: On wrong or differing shapes, non-float input, NaN or out-of-range entries, non-bool masks, an
-            unknown link, or more queries than keys in a causal model.
+        SbmtError: If shapes are wrong or do not match, inputs are not floating-point, entries are NaN or out of range,
+            masks are not bool, the link is unknown, or a causal model has more queries than keys.
 
-    Paper: equations 5 to 8; ``link="poisson"`` and masks are not in it.
+    Paper: equations 5 to 8; it has neither ``link="poisson"`` nor masks.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class BlockModel(TokenPairs):
 
     @property
     def query_rates(self) -> Float[Tensor, "batch heads n_queries k"]:
-        r"""$T = \hat Q S$, whose product with $\hat K^\top$ is the rate of every pair; reused without gradients."""
+        r"""$T = \hat Q S$, so that $T \hat K^\top$ are the rates of all pairs; cached while gradients are disabled."""
         return self._multiply() if torch.is_grad_enabled() else self._known_rates
 
     @cached_property
@@ -181,9 +181,9 @@ class BlockModel(TokenPairs):
             return query @ block
 
     def sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        r"""$\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$ without exploration, in O(n k + k²).
+        r"""Computes $\sum_{ij} r_{ij} = (\sum_i \hat Q_i)\, S\, (\sum_j \hat K_j)^\top$, without exploration.
 
-        If the model is causal, $\sum_i \hat Q_i\, S\, \sum_{j \le i} \hat K_j^\top$, by prefix sums.
+        For a causal model, $\sum_i \hat Q_i\, S\, \sum_{j \le i} \hat K_j^\top$ by prefix sums. Cost: O(n k + k²).
         """
         query, key = self.query_membership, self.key_membership
         with full_precision(query):
@@ -192,68 +192,68 @@ class BlockModel(TokenPairs):
             return (query.sum(2, keepdim=True) @ self.block_matrix @ key.sum(2)[..., None]).flatten(1)
 
     def edge_rate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """The rates of given edges, without exploration, in EdgeList order. O(n k² + edges · k)."""
+        """Returns the rates of the given edges, without exploration, in EdgeList order. Cost: O(n k² + edges · k)."""
         self.check_edges(edges)
         return edge_dot(self.query_rates, self.key_membership, edges)
 
     def rate_factors(
         self, exploration: float = 0.0
     ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
-        r"""Two factors whose product $T K^\top$ is the rate of every pair, exploration included.
+        r"""Returns two factors whose product $T K^\top$ contains the rates of all pairs, exploration included.
 
-        $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time, and no memory of size n².
+        They are $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time, and no memory of size n².
         """
         check_exploration(exploration)
         query, key = self.query_rates, self.key_membership
-        if exploration > 0:  # an additional cluster that all real tokens belong to
+        if exploration > 0:  # an additional cluster that contains all real tokens
             query = torch.cat([query, zero_padding(torch.full_like(query[..., :1], exploration), self.query_mask)], -1)
             key = torch.cat([key, zero_padding(torch.ones_like(key[..., :1]), self.key_mask)], -1)
         return query, key
 
     def expected_mask(self, exploration: float = 0.0) -> Float[Tensor, "batch heads n_queries n_keys"]:
-        """E[M], the edge probability of every pair, with exploration δ in [0, 1). O(n² k) time, O(n²) memory."""
+        """Returns E[M], the edge probability of each pair, for exploration δ in [0, 1). O(n² k) time, O(n²) memory."""
         query, key = self.rate_factors(exploration)
         with full_precision(query):
             found = probability(self.link, query @ key.mT)
             return found.tril(self.offset) if self.causal else found
 
     def edge_probability(self, edges: EdgeList, exploration: float = 0.0) -> Float[Tensor, " n_edges"]:
-        """The probabilities of given edges, in EdgeList order, with exploration δ in [0, 1). O(n k² + edges · k)."""
+        """Returns the edge probabilities, in EdgeList order, for exploration δ in [0, 1). O(n k² + edges · k)."""
         check_exploration(exploration)
         rate = self.edge_rate(edges)
         return probability(self.link, rate + exploration if exploration else rate)
 
     def check_edges(self, edges: EdgeList) -> None:
-        """Raises SbmtError unless these edges have this model's shape and causality."""
+        """Raises SbmtError unless the edges have the shape of this model and are causal if it is."""
         if not isinstance(edges, EdgeList) or edges.shape != self.shape or edges.causal < self.causal:
             got = edges if isinstance(edges, EdgeList) else type(edges).__name__
             expected = f"edges of shape {self.shape}{', causal' * self.causal}"
             raise SbmtError(expected, got, "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
-        """The :func:`straight_through_gate` of given edges.
+        """Returns the :func:`straight_through_gate` of the given edges.
 
-        p is not clamped here: with the clamp's gradient of zero, edges of probability 1 could never become less likely.
+        p is not clamped here: a clamp has gradient zero, so edges of probability 1 could never become less likely.
         """
         rate = self.edge_rate(edges)
         return straight_through_gate(rate if self.link == "bilinear" else probability(self.link, rate))
 
     def expected_density(self, exploration: float = 0.0) -> Float[Tensor, "batch heads"]:
-        r"""Mean edge probability over real pairs with exploration δ in [0, 1); 0 where there is no real pair.
+        r"""Returns the mean edge probability over real pairs with exploration δ in [0, 1), or 0 without real pairs.
 
-        Under the bilinear link, as long as no rate can exceed 1 (as with the paper's softmax block matrix), this is
-        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²).
-        Otherwise it is the mean of :meth:`expected_mask`, in O(n² k) time but without an array of n² numbers.
+        Under the bilinear link, as long as no rate can exceed 1 (as with the paper's softmax block matrix), it is
+        $\min(\delta + \sum_i \hat Q_i\, S \sum_j \hat K_j^\top / N, 1)$ for $N$ real pairs, in O(n k + k²). Otherwise
+        it is computed as the mean of :meth:`expected_mask`, in O(n² k) time but without an array of n² numbers.
         """
         check_exploration(exploration)
         n_pairs = self.n_pairs[:, None]
-        added = exploration if self.link == "bilinear" else 0.0  # to the mean instead of each rate
+        added = exploration if self.link == "bilinear" else 0.0  # added to the mean instead of to each rate
         total = self.sum_of_rates() if self.has_closed_density else self._total_probability(exploration - added)
         mean = total / n_pairs.clamp(min=1) + added * (n_pairs > 0).to(total.dtype)
-        return mean - (mean - 1).clamp(min=0).detach()  # at most 1, without dropping the gradient as a clamp would
+        return mean - (mean - 1).clamp(min=0).detach()  # at most 1, but unlike a clamp this keeps the gradient
 
     def _total_probability(self, exploration: float) -> Float[Tensor, "batch heads"]:
-        """The sum of :meth:`expected_mask`, a block of queries at a time, in the backward pass too."""
+        """Sums :meth:`expected_mask` over one block of queries at a time, in the backward pass too."""
         query, key = self.rate_factors(exploration)
         step = max(1, _NUMBERS_AT_ONCE // (key[..., 0].numel()))
 
@@ -269,7 +269,7 @@ class BlockModel(TokenPairs):
 
     @cached_property
     def has_closed_density(self) -> bool:
-        """Whether :meth:`expected_density` has a closed form: whether the link is bilinear and no rate exceeds 1."""
+        """Whether :meth:`expected_density` has a closed form because the link is bilinear and no rate exceeds 1."""
         if self.link != "bilinear":
             return False
         with torch.no_grad():
@@ -277,7 +277,7 @@ class BlockModel(TokenPairs):
                 return True
             most = self.key_membership.amax(2, keepdim=True)  # batch heads 1 k
             bound = (self.query_membership * (most @ self.block_matrix.mT)).sum(-1)
-            return bool((bound <= 1 + TOLERANCE).all())  # rounding errors must not make it quadratic
+            return bool((bound <= 1 + TOLERANCE).all())  # rounding must not make the cost quadratic
 
     def __repr__(self) -> str:
         causal = ", causal=True" * self.causal
@@ -285,11 +285,11 @@ class BlockModel(TokenPairs):
 
 
 def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
-    r"""$-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
+    r"""Returns $-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
-    Here p is the probability of a draw, exploration included, or 1 for certain edges. As long as p is at least
-    :data:`SMALLEST_PROBABILITY`, numerator and denominator of the softmax over drawn edges are unbiased estimates of
-    those over all pairs. The bias has no gradient. Not in the paper.
+    Here p is the probability with which an edge was drawn, exploration included; it is 1 for certain edges. As long as
+    p is at least :data:`SMALLEST_PROBABILITY`, numerator and denominator of the softmax over drawn edges are unbiased
+    estimates of those over all pairs. The bias has no gradient. Not in the paper.
     """
     return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
 
@@ -297,7 +297,7 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
 def _check_shapes(
     query: Tensor, block: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None
 ) -> tuple[int, int]:
-    """The batch size and number of heads that all tensors broadcast to."""
+    """Returns the batch size and number of heads to which all tensors broadcast, or raises SbmtError."""
     masks = [mask for mask in (query_mask, key_mask) if isinstance(mask, Tensor)]
     heads = {x.shape[axis] for x, axis in ((query, 1), (block, 0), (key, 1)) if x.dim() > 1} - {1}
     batches = {x.shape[0] for x in (query, key, *masks) if x.dim()} - {1}
@@ -312,11 +312,11 @@ def _check_shapes(
     else:
         return batches.pop() if batches else 1, heads.pop() if heads else 1
     shapes = ", ".join(str(tuple(x.shape)) for x in (query, block, key, *masks))
-    raise SbmtError(expected, shapes, "see BlockModel's Args for the shapes; leading dimensions of size 1 broadcast")
+    raise SbmtError(expected, shapes, "give the shapes in BlockModel's docstring; leading dimensions of 1 broadcast")
 
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:
-    """The tensor clamped to [0, upper]; raises SbmtError if rounding alone cannot explain an entry outside it."""
+    """Clamps a tensor to [0, upper]; raises SbmtError for entries too far outside to be rounding errors."""
     if is_traced(value):
         return value.clamp(0.0, upper)
     low, high = (x.item() for x in torch.aminmax(value.detach()))

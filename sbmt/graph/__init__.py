@@ -1,1 +1,1 @@
-"""Masks as graphs: edge lists in compressed sparse rows, and fixed patterns."""
+"""Masks as graphs: edge lists in compressed sparse row (CSR) format, and fixed patterns."""

@@ -1,6 +1,6 @@
-"""The sampled mask as a list of edges, in compressed sparse rows.
+"""The sampled mask as a list of edges in compressed sparse row (CSR) format.
 
-Samplers return an :class:`EdgeList`, and attention follows its edges. A good place to start reading the library.
+Samplers return an :class:`EdgeList`, and attention follows its edges. Start reading the library here.
 """
 
 import inspect
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 class EdgeList(TokenPairs):
     """Bipartite query-key graphs, one per example and head.
 
-    Rows are queries, flattened over (example, head, query); row ``r`` holds ``keys[row_ptr[r]:row_ptr[r + 1]]``.
+    Rows are queries, flattened over (example, head, query); row ``r`` contains ``keys[row_ptr[r]:row_ptr[r + 1]]``.
 
     Attributes:
         row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, non-decreasing.
         keys: int64 ``(n_edges,)``, key index within its head, strictly ascending in each row.
         shape: ``(batch, heads, n_queries, n_keys)``.
-        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. One row serves all examples.
-        key_mask: bool ``(batch, n_keys)``, the same for keys.
+        query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. A batch of 1 broadcasts.
+        key_mask: bool ``(batch, n_keys)``, likewise for keys.
         causal: If True, no query may have an edge to a later key. If there are fewer queries than keys, the queries are
             the last tokens: query i is at position i + n_keys - n_queries.
         multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that record it.
-        check: Whether to check every edge too: keys are in order and in range, and no edge touches padding, or leads
-            to a later key if the mask is causal.
+        check: Whether to check every edge as well: keys must be in order and in range, and no edge may touch padding
+            or, if the mask is causal, lead to a later key.
 
-    Memory: 8 bytes per edge and per row. Raises SbmtError if the parts do not fit together.
+    Memory: 8 bytes per edge and per row. Raises SbmtError if the attributes are inconsistent.
     """
 
     row_ptr: Int[Tensor, " rows_plus_1"]
@@ -57,15 +57,15 @@ class EdgeList(TokenPairs):
         row_ptr, keys, many = self.row_ptr, self.keys, self.multiplicity
         for name, part in (("row_ptr", row_ptr), ("keys", keys)):
             if not isinstance(part, Tensor) or part.dtype != torch.int64:
-                raise SbmtError(f"{name} as an int64 tensor", describe(part), "convert it with .long()")
+                raise SbmtError(f"{name} to be an int64 tensor", describe(part), "convert it with .long()")
         if row_ptr.device != keys.device:
-            raise SbmtError(f"row_ptr on {keys.device}, like the keys", row_ptr.device, "move one of them")
+            raise SbmtError(f"row_ptr on {keys.device}, like the keys", row_ptr.device, "move one of the two")
         if row_ptr.shape != (prod(self.shape[:3]) + 1,):
             expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
-            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row, and one at the end")
+            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row and one at the end")
         if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
-            raise SbmtError("row_ptr to end at the number of keys", got, "check how the rows were counted")
+            raise SbmtError("row_ptr to end with the number of keys", got, "check how the rows were counted")
         if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
             raise SbmtError("one integer per edge as multiplicity", describe(many), "give one per key")
         for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
@@ -74,10 +74,10 @@ class EdgeList(TokenPairs):
             self._check_every_edge()
 
     def _check_every_edge(self) -> None:
-        """The checks whose time grows with the number of edges: order, range, padding and causality."""
+        """Makes the checks whose cost grows with the number of edges: order, range, padding and causality."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
             got = f"a start of {int(self.row_ptr[0])} and a smallest step of {int(self.degrees().min())}"
-            raise SbmtError("row_ptr that starts at 0 and never decreases", got, "build it with a cumulative sum")
+            raise SbmtError("row_ptr to start at 0 and never decrease", got, "build it with a cumulative sum")
         if self.n_edges == 0:
             return
         _, heads, n_queries, n_keys = self.shape
@@ -91,7 +91,7 @@ class EdgeList(TokenPairs):
         example, query = rows // (n_queries * heads), rows % n_queries
         for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
             if mask is not None and not bool(mask[example, token].all()):
-                raise SbmtError(f"edges where {name}_mask is True", "an edge at padding", "omit edges of padded tokens")
+                raise SbmtError(f"edges where {name}_mask is True", "an edge at padding", "omit edges at padded tokens")
         if self.causal and bool((self.keys > query + self.offset).any()):
             raise SbmtError("edges to keys no later than the query", "an edge to a later key", "omit that edge")
 
@@ -104,12 +104,12 @@ class EdgeList(TokenPairs):
         causal: bool = False,
         multiplicity: Tensor | None = None,
     ) -> "EdgeList":
-        """Edges from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
+        """Creates an edge list from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
         check_shape(shape)
         if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
-            raise SbmtError("cells as an int64 tensor (n_edges,)", describe(cells), "number them as cells() does")
+            raise SbmtError("cells to be an int64 tensor (n_edges,)", describe(cells), "number them as cells() does")
         if cells.numel() and int(cells[0]) < 0:
-            raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells does")
+            raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells() does")
         row_ptr = torch.searchsorted(cells, shape[3] * torch.arange(prod(shape[:3]) + 1, device=cells.device))
         return EdgeList(row_ptr, cells % shape[3], shape, query_mask, key_mask, causal, multiplicity)
 
@@ -120,9 +120,9 @@ class EdgeList(TokenPairs):
         key_mask: Tensor | None = None,
         causal: bool = False,
     ) -> "EdgeList":
-        """Edges where a dense boolean mask is True.
+        """Creates an edge list from a dense boolean mask, with edges where it is True.
 
-        Raises SbmtError if it is not boolean with 4 dimensions, or True at a padded token, or at a later key if causal.
+        Raises SbmtError if the mask is not a 4-D bool tensor, or True at a padded token or, if causal, at a later key.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
@@ -133,7 +133,7 @@ class EdgeList(TokenPairs):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """The device of its tensors."""
+        """The device of the tensors."""
         return self.keys.device
 
     @property
@@ -143,53 +143,53 @@ class EdgeList(TokenPairs):
 
     @property
     def cell_count(self) -> int:
-        """Number of cells of the dense mask, padding included."""
+        """Number of cells of the dense mask, including padding."""
         return prod(self.shape)
 
     def degrees(self) -> Int[Tensor, " rows"]:
-        """Number of edges of each row."""
+        """Returns the number of edges in each row."""
         return self.row_ptr.diff()
 
     def rows(self) -> Int[Tensor, " n_edges"]:
-        """The flattened row of each edge."""
+        """Returns the flattened row of each edge."""
         row = torch.arange(self.row_ptr.numel() - 1, device=self.device)
         return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
 
     def key_rows(self) -> Int[Tensor, " n_edges"]:
-        """The row of each edge's key among the keys, flattened over (example, head, key)."""
+        """Returns the row of each edge's key among the keys, flattened over (example, head, key)."""
         _, _, n_queries, n_keys = self.shape
         return self.keys + self.rows() // n_queries * n_keys
 
     def cells(self) -> Int[Tensor, " n_edges"]:
-        """The position of each edge in the flattened dense mask, strictly ascending."""
+        """Returns the position of each edge in the flattened dense mask, strictly ascending."""
         return self.rows() * self.shape[3] + self.keys
 
     def density(self) -> Float[Tensor, "batch heads"]:
-        """Share of the real pairs that are edges, ``(batch, heads)``; 0 where there is no real pair."""
+        """Returns the share of real pairs that are edges, ``(batch, heads)``; 0 if there are no real pairs."""
         counts = self.row_ptr[:: self.shape[2]].diff().view(self.shape[:2])
         return share_of_pairs(counts, self.shape, *self.masks)
 
     def mean_over_pairs(self, per_edge: Float[Tensor, " n_edges"]) -> Float[Tensor, "batch heads"]:
-        """The sum of ``per_edge`` divided by the number of real pairs, ``(batch, heads)``; 0 where there are none."""
+        """Sums ``per_edge`` and divides by the number of real pairs, ``(batch, heads)``; 0 if there are none."""
         totals = torch.segment_reduce(per_edge, "sum", offsets=self.row_ptr[:: self.shape[2]])
         return share_of_pairs(totals.view(self.shape[:2]), self.shape, *self.masks)
 
     def to_dense(self) -> Bool[Tensor, "batch heads n_queries n_keys"]:
-        """The mask as a dense boolean tensor; O(n²) memory."""
+        """Returns the mask as a dense boolean tensor, in O(n²) memory."""
         mask = torch.zeros(self.cell_count, dtype=torch.bool, device=self.device)
         mask[self.cells()] = True
         return mask.view(self.shape)
 
     def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
-        """PyTorch Geometric's ``edge_index`` of all graphs at once, int64.
+        """Returns PyTorch Geometric's ``edge_index`` for all graphs together, int64.
 
-        Row 0 contains the sources (keys, numbered over example, head and key), row 1 the targets (queries, in the same
-        way).
+        Row 0 contains the sources (keys, numbered over example, head and key), row 1 the targets (queries, numbered
+        likewise).
         """
         return torch.stack([self.key_rows(), self.rows()])
 
     def to_scipy(self, example: int = 0, head: int = 0) -> "csr_array":
-        """One graph as a boolean ``scipy.sparse.csr_array`` of shape ``(n_queries, n_keys)``."""
+        """Returns one graph as a boolean ``scipy.sparse.csr_array`` of shape ``(n_queries, n_keys)``."""
         from scipy.sparse import csr_array
 
         batch, heads, n_queries, n_keys = self.shape
@@ -202,18 +202,18 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """The edges of both, without multiplicities, in O(n + edges · log(edges)). Shapes and masks must be equal."""
+        """Merges two lists of equal shapes and masks, dropping multiplicities, in O(n + edges · log(edges))."""
         if not isinstance(other, EdgeList):
-            raise SbmtError("an EdgeList", type(other).__name__, "convert a dense mask with EdgeList.from_dense")
+            raise SbmtError("an EdgeList", type(other).__name__, "convert a mask with EdgeList.from_dense")
         for name in ("shape", "query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
             is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} on both sides", "different ones", "combine masks of the same tokens")
+                raise SbmtError(f"the same {name} in both lists", "different ones", "combine masks of the same tokens")
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """The mask for FlexAttention, which skips blocks without edges (rare in sampled masks). O(n²) memory."""
+        """Converts to a mask for FlexAttention, which skips empty blocks (rare in sampled masks). O(n²) memory."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         check_sizes(block_size=block_size)
@@ -222,17 +222,17 @@ class EdgeList(TokenPairs):
         def is_edge(example: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return mask[example, head, query, key]
 
-        unchecked = inspect.unwrap(is_edge)  # the tests' wrapper, which checks shapes, cannot be traced
+        unchecked = inspect.unwrap(is_edge)  # the wrapper that checks shapes in tests cannot be traced
         return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
 
     def with_self_loops(self) -> "EdgeList":
-        """These edges and (i, i) for every real token, which is a window of 0."""
+        """Adds the edge (i, i) for every real token, which is a window of 0."""
         return self.with_window(0)
 
     def with_window(self, window: int) -> "EdgeList":
-        """These edges and all real pairs with |i − j| ≤ ``window`` / 2, in O(edges + n · window) per graph.
+        """Adds all real pairs with |i − j| ≤ ``window`` / 2, in O(edges + n · window) per graph.
 
-        Raises SbmtError if there are not as many queries as keys, unless the mask is causal.
+        Raises SbmtError if the numbers of queries and keys differ, unless the mask is causal.
         """
         check_window(window)
         check_as_many_keys(self.shape, self.causal)
@@ -249,14 +249,14 @@ class EdgeList(TokenPairs):
         return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
-        """Whether each edge joins tokens at most ``window`` / 2 positions apart; False everywhere without a window."""
+        """Tells which edges join tokens at most ``window`` / 2 positions apart; none does without a window."""
         n_queries, offset, reach = self.shape[2], self.offset if self.causal else 0, reach_of(window)
         if can_run_on(self.device):
             return near_edges(self.row_ptr, self.keys, n_queries, offset, reach)
         return (self.rows() % n_queries + offset - self.keys).abs() <= reach
 
     def to(self, device: torch.device | str) -> "EdgeList":
-        """A copy on ``device``."""
+        """Returns a copy on ``device``."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         moved: dict[str, Any] = {name: x.to(device) for name, x in parts.items() if isinstance(x, Tensor)}
         return replace(self, **moved, check=False)
@@ -268,9 +268,9 @@ class EdgeList(TokenPairs):
 def check_window(window: int) -> None:
     """Raises SbmtError unless the window is an integer ≥ 0."""
     if not is_integer(window) or window < 0:
-        raise SbmtError("an integer window ≥ 0", describe(window), "it reaches window / 2 tokens to either side")
+        raise SbmtError("an integer window ≥ 0", describe(window), "a window extends window / 2 tokens to either side")
 
 
 def reach_of(window: int | None) -> int:
-    """How many tokens to either side a window includes; -1 (not even the token itself) without a window."""
+    """Returns how many tokens to either side a window includes; -1 without a window, which excludes even the token."""
     return -1 if window is None else window // 2

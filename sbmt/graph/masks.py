@@ -1,4 +1,4 @@
-"""Padding masks: which tokens are real, how many pairs of them there are, and checks of shapes."""
+"""Padding masks, which mark the real tokens: counts of real pairs, and checks of shapes and masks."""
 
 from functools import cached_property
 
@@ -15,45 +15,45 @@ Shape = tuple[int, int, int, int]
 def check_shape(shape: object) -> None:
     """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
     if not isinstance(shape, tuple) or len(shape) != 4 or not all(type(n) is int for n in shape):
-        raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "give a tuple of four integers")
+        raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "pass a tuple of four integers")
     if min(shape) < 1:
         raise SbmtError("at least one example, head, query and key", shape, "omit empty sequences")
 
 
 def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
-    """``mask`` expanded to ``(batch, n)``: bool ``(batch, n)`` or ``(1, n)``, True = real token; None = all real."""
+    """Expands ``mask``, bool ``(batch, n)`` or ``(1, n)``, to ``(batch, n)``; True = real token, None = all real."""
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise SbmtError(f"{name} as a bool tensor, True = real token", describe(mask), "compare with the padding id")
+        raise SbmtError(f"{name} to be a bool tensor, True = real token", describe(mask), "compare with the padding id")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:
-        raise SbmtError(f"{name} on {device}, where the tokens are", mask.device, "move it there with .to(…)")
+        raise SbmtError(f"{name} on {device}, like the tokens", mask.device, "move it with .to(…)")
     return mask.expand(batch, n)
 
 
 def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
-    """Raises SbmtError unless the queries can be the same tokens as the keys or, if causal, the last of them."""
+    """Raises SbmtError unless there are as many queries as keys, so that both are the same tokens, or ``causal``."""
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
         got = f"{n_queries} queries and {n_keys} keys"
-        raise SbmtError("as many queries as keys", got, "self-loops and windows join tokens with themselves")
+        raise SbmtError("as many queries as keys", got, "omit self-loops and windows, which assume the same tokens")
 
 
 def check_causal(shape: Shape, causal: bool) -> None:
-    """Raises SbmtError unless ``causal`` is a bool, and a causal mask has at least as many keys as queries."""
+    """Raises SbmtError unless ``causal`` is a bool and a causal mask has at least as many keys as queries."""
     if not isinstance(causal, bool):
-        raise SbmtError("causal as True or False", describe(causal), "True hides later keys from a query")
+        raise SbmtError("causal to be True or False", describe(causal), "pass True to mask later keys")
     if causal and shape[2] > shape[3]:
         got = f"{shape[2]} queries and {shape[3]} keys"
-        raise SbmtError("at least as many keys as queries with causal=True", got, "include the key of each query")
+        raise SbmtError("at least as many keys as queries with causal=True", got, "include a key for each query")
 
 
 def count_pairs(
     shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool, device: torch.device
 ) -> Int[Tensor, " batch"]:
-    """Number of real query-key pairs of each example, int64; if ``causal``, pairs with a later key do not count."""
+    """Counts the real query-key pairs of each example, int64; if ``causal``, pairs with a later key do not count."""
     batch, _, n_queries, n_keys = shape
     if causal:
         keys = torch.ones(1, n_keys, dtype=torch.bool, device=device) if key_mask is None else key_mask
@@ -67,16 +67,16 @@ def count_pairs(
 def share_of_pairs(
     totals: Tensor, shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool = False
 ) -> Float[Tensor, "batch heads"]:
-    """``totals``, ``(batch, heads)``, divided by the number of real pairs; 0 where there are none."""
+    """Divides ``totals``, ``(batch, heads)``, by the number of real pairs; 0 if there are none."""
     if not totals.is_floating_point():
-        totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits are too few
+        totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits do not suffice
     if query_mask is None and key_mask is None and not causal:
         return totals / max(shape[2] * shape[3], 1)
     return totals / count_pairs(shape, query_mask, key_mask, causal, totals.device).clamp(min=1)[:, None]
 
 
 class TokenPairs:
-    """The base of edge lists and block models: all pairs of real tokens, without pairs to later keys if causal."""
+    """The base of edge lists and block models: all pairs of real tokens, except with later keys if causal."""
 
     shape: Shape
     query_mask: Tensor | None
@@ -103,7 +103,7 @@ class TokenPairs:
 def zero_padding(
     tokens: Float[Tensor, "batch *heads n d"], mask: Bool[Tensor, "batch n"] | None
 ) -> Float[Tensor, "batch *heads n d"]:
-    """Sets padded tokens to zero, even where they contain NaN or infinity, and their gradients too."""
+    """Sets padded tokens and their gradients to zero, even if they contain NaN or infinity."""
     if mask is None:
         return tokens
     return tokens.masked_fill(~(mask[:, None, :, None] if tokens.dim() == 4 else mask[..., None]), 0.0)

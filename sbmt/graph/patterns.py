@@ -16,10 +16,10 @@ def sliding_window(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Every token attends to the tokens at most ``window / 2`` positions away, itself included: |i − j| ≤ w / 2.
+    """Creates a mask in which tokens attend to those at most ``window / 2`` positions away: |i − j| ≤ window / 2.
 
     A window of 0 means self-loops; the paper's GLUE models use 64. The other arguments are those of an
-    :class:`~sbmt.EdgeList`. There are as many queries as keys. Cost: O(n · window) per graph.
+    :class:`~sbmt.EdgeList`. Queries and keys must be equal in number. Cost: O(n · window) per graph.
 
     Example:
         >>> sliding_window((1, 1, 4, 4), 2).to_dense().int()[0, 0]
@@ -41,7 +41,7 @@ def all_pairs(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Every real query attends to every real key, in O(n²) per graph; arguments as for :func:`sliding_window`."""
+    """Creates a mask of all real pairs, in O(n²) per graph; the arguments are those of :func:`sliding_window`."""
     check_shape(shape)
     pairs = torch.ones(shape, dtype=torch.bool, device=device)
     if causal:

@@ -1,1 +1,1 @@
-"""Compiled loops over edges, and the PyTorch operators that call them."""
+"""Compiled loops over edges, with PyTorch operators that call them, and GPU kernels."""

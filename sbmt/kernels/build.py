@@ -1,4 +1,4 @@
-"""Builds the loops of ``sbmt/kernels/loops`` with the machine's C++ compiler, at their first call."""
+"""Compiles the loops in ``sbmt/kernels/loops`` with the machine's C++ compiler when they are first called."""
 
 import hashlib
 import os
@@ -27,16 +27,16 @@ C_TYPES = {
 }
 _FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
 _FLAGS += ["-ffp-contract=off"]  # so that equal numbers give equal edges on any processor
-_TORCH = Path(torch.__file__).parent  # its stable C interface provides the threads that loops run in
+_TORCH = Path(torch.__file__).parent  # torch's stable C interface provides the threads for the loops
 _FLAGS += ["-isystem", str(_TORCH / "include")]
 _FLAGS += [f"-D{purpose.name}={purpose * MAX_HEADS}" for purpose in Purpose]
 
 
 @cache
 def compiler() -> tuple[str, ...] | None:
-    """The command that compiles C++: the one in the environment variable ``CXX``, or c++, g++ or clang++.
+    """Finds the command that compiles C++, from the environment variable ``CXX`` or among c++, g++ and clang++.
 
-    None where there is no such command, ``CXX`` is empty, or cffi, which calls the loops, is missing; and on Windows.
+    Returns None if there is none, if ``CXX`` is empty, if cffi is missing (which calls the loops), or on Windows.
     """
     given = os.environ.get("CXX")
     names = ["c++", "g++", "clang++"] if given is None else [given]
@@ -49,15 +49,15 @@ def compiler() -> tuple[str, ...] | None:
 
 @cache
 def library(dtype: torch.dtype) -> tuple[Any, Any]:
-    """The loops for float32 or float64 numbers, and the cffi object that contains their types.
+    """Loads the loops for float32 or float64, compiling them if necessary; also returns cffi's object with their types.
 
-    They are kept in the user's cache directory (``XDG_CACHE_HOME`` or ``~/.cache``), named by a hash of their sources,
-    flags and compiler. If it is not writable, each process compiles separately.
+    Compiled loops are stored in the user's cache directory (``XDG_CACHE_HOME`` or ``~/.cache``), under a hash of their
+    sources, flags and compiler. If the directory is not writable, each process compiles them anew.
 
     Raises:
         SbmtError: If the compiler fails.
 
-    Cost: a few seconds for each type, once on each machine.
+    Cost: a few seconds per dtype, once on each machine.
     """
     from cffi import FFI
 
@@ -65,10 +65,10 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     ffi = FFI()
     ffi.cdef(f"typedef {real} real;\n" + (SOURCES / "loops.h").read_text("utf-8"))
     start = [*(compiler() or ()), "-march=native"]
-    about = [*"-dM -E -x c++".split(), os.devnull]  # asks about compiler and processor
+    about = [*"-dM -E -x c++".split(), os.devnull]  # prints macros that identify compiler and processor
     try:
         told = _run([*start, *about])
-    except SbmtError:  # some compilers do not know that flag
+    except SbmtError:  # some compilers do not support -march=native
         told = _run([*(start := start[:-1]), *about])
     command = [*start, *_FLAGS, f"-DSBMT_REAL={real}"]
     hashed = hashlib.sha256("\n".join([platform.platform(), *command]).encode() + told)
@@ -77,12 +77,12 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     name = f"loops-{hashed.hexdigest()[:20]}.so"
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sbmt"
-        if not (folder / name).exists():  # otherwise it is read, whether or not the folder is writable
+        if not (folder / name).exists():  # otherwise the folder need not be writable
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder) as beside:
-                os.replace(_compile(command, Path(beside)), folder / name)  # whole or not at all
+                os.replace(_compile(command, Path(beside)), folder / name)  # atomic
         return ffi, ffi.dlopen(str(folder / name))
-    except (OSError, RuntimeError):  # there is no home, or it cannot be written to
+    except (OSError, RuntimeError):  # there is no home directory, or it is not writable
         with tempfile.TemporaryDirectory() as other:
             return ffi, ffi.dlopen(str(_compile(command, Path(other))))
 
@@ -98,6 +98,6 @@ def _run(command: list[str]) -> bytes:
     done = subprocess.run(command, capture_output=True)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
-        do = "set the environment variable CXX to another compiler, or to an empty string to use none"
+        do = "set the environment variable CXX to another compiler, or to an empty string to do without one"
         raise SbmtError(f"a working C++ compiler ({shlex.join(command[:3])} …)", "; ".join(said[:3]), do)
     return done.stdout

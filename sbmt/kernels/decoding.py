@@ -1,4 +1,4 @@
-"""Draws the edges of a decoder's new queries, with the data on earlier keys kept between calls."""
+"""Draws the edges of a decoder's new queries; data about earlier keys persists between calls."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from sbmt.kernels.operators import as_crossed, draw_by
 
 
 def remember(batch: int, heads: int, blocks: Tensor) -> Any:
-    """The data on a decoder's keys that :func:`draw_next` stores, until this object is deleted."""
+    """Returns an object in which :func:`draw_next` stores data about a decoder's keys; deleting it frees the data."""
     ffi, loops = library(blocks.dtype)
     kept = loops.remember(batch * heads, blocks.shape[1] // 2, blocks.shape[2])
     if kept == ffi.NULL:
-        raise MemoryError("out of memory: the data on a decoder's keys could not be stored")
+        raise MemoryError("out of memory: data about a decoder's keys could not be stored")
     return ffi.gc(kept, loops.forget)
 
 
@@ -21,9 +21,9 @@ def draw_next(
     kept: Any, query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, offset: int,
     seed: int, first_example: int, reach: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """``row_ptr`` and ``keys`` of the queries from place ``offset`` on, in time that does not depend on it.
+    """Returns ``row_ptr`` and ``keys`` for queries from position ``offset`` on, in time independent of ``offset``.
 
-    Keys are at the front of ``part`` and ``weight``, which may have spare capacity; those before ``offset`` are kept.
+    Keys are at the start of ``part`` and ``weight``, which may have spare capacity; ``kept`` has the first ``offset``.
     """
     model = [as_crossed(query_part, query_weight, blocks, part, weight), 0.0]
     address = seed, first_example, reach, offset

@@ -1,7 +1,7 @@
-"""The loops of ``sbmt/kernels/loops`` as PyTorch operators, with gradients and shapes.
+"""The loops in ``sbmt/kernels/loops`` as PyTorch operators, with gradients and shape inference.
 
-Tensors have the shapes ``(batch, heads, n, …)``, masks are ``row_ptr`` and ``keys`` of an :class:`~sbmt.EdgeList`, and
-results are float32, or float64 for float64 inputs. Each operator's plain twin is named where it is called.
+Tensors have shapes ``(batch, heads, n, …)``, masks are given by ``row_ptr`` and ``keys`` of an :class:`~sbmt.EdgeList`,
+and results are float32, or float64 for float64 inputs. Callers name the plain PyTorch version of each operator.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from sbmt.errors import SbmtError
 from sbmt.kernels.build import C_TYPES, compiler, library
 from sbmt.types import is_fake, not_compiled
 
-Count = Any  # int, or what stands for one where shapes are dynamic
+Count = Any  # an int, or a symbolic integer if shapes are dynamic
 _KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels registered
 
 
@@ -25,16 +25,16 @@ def can_run_on(device: torch.device) -> bool:
 
 
 class Ranges(NamedTuple):
-    """Ranges of rows, or of graphs: range i is from ``ends[i]`` to ``ends[i + 1]``."""
+    """Ranges of rows or graphs; range i runs from ``ends[i]`` to ``ends[i + 1]``."""
 
     ends: Tensor
     number: int
 
 
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
-    """Divides rows into ranges of about equal cost, at least ``least`` each, and at most one for each thread.
+    """Divides rows into ranges of about equal cost, at least ``least`` each, with at most one range per thread.
 
-    ``costs`` are running sums of the rows' costs, ascending from 0: one more number than there are rows.
+    ``costs`` are running sums of the rows' costs, ascending from 0, so there is one more of them than rows.
     """
     n_rows = costs.numel() - 1
     number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
@@ -45,32 +45,32 @@ def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
 
 
 def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
-    """The costs of rows, or of graphs of ``step`` rows: the number of their edges plus the number of their rows."""
+    """Returns the costs of rows, or of graphs of ``step`` rows: their number of edges plus their number of rows."""
     return row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu")
 
 
 def by_number(number: Count, cost: Count) -> Tensor:
-    """The costs of ``number`` rows or graphs of equal cost."""
+    """Returns the costs of ``number`` rows or graphs of equal cost."""
     return cost * torch.arange(number + 1, device="cpu")
 
 
 def call(name: str, costs: Tensor, *arguments: Any) -> None:
-    """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no numbers.
+    """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no data.
 
-    The arguments after the ranges are tuples for structs, and contiguous tensors for the loop's results.
+    The arguments after the ranges are tuples for structs and contiguous tensors for results.
     """
     if not any(is_fake(x) for x in _tensors(arguments)):
         _run(name, ranges_of(costs), *arguments)
 
 
 def _tensors(arguments: Any) -> list[Tensor]:
-    """All tensors among the arguments and in their tuples."""
+    """Returns all tensors among the arguments and inside their tuples."""
     fields = (x for argument in arguments for x in (argument if isinstance(argument, tuple) else (argument,)))
     return [x for x in fields if isinstance(x, Tensor)]
 
 
 def _dtype(arguments: Any) -> torch.dtype:
-    """The type of their numbers, for which loops are built: float32 or float64."""
+    """Returns the dtype of the arguments for which loops are compiled, float32 or float64."""
     return next((x.dtype for x in _tensors(arguments) if x.is_floating_point()), torch.float32)
 
 
@@ -93,33 +93,33 @@ def _run(name: str, *arguments: Any) -> None:
 
 
 def operator(function: Callable[..., Any]) -> Any:
-    """Registers a function of CPU tensors as an operator ``sbmt::…``; with fake tensors it only computes shapes.
+    """Registers a function of CPU tensors as an operator ``sbmt::…``, which computes only shapes for fake tensors.
 
-    It is registered without ``device_types="cpu"``, since such kernels import torch's compiler when they are first
-    called, which takes as long as importing torch.
+    It is registered without ``device_types="cpu"``, since such kernels import torch's compiler on the first call, which
+    takes as long as importing torch.
     """
     name = f"sbmt::{function.__name__}"
     defined = custom_op(name, function, mutates_args=(), device_types=())
     torch.library.impl(name, "cpu", not_compiled(function), lib=_KERNELS)
     defined.register_fake(function)
-    defined.register_autograd(_refuse)  # until there are gradients
+    defined.register_autograd(_refuse)  # unless gradients are registered later
     return defined
 
 
 def _refuse(*_: Any) -> Any:
-    do = "omit create_graph=True, or set the environment variable CXX to an empty string to switch them off"
+    do = "omit create_graph=True, or disable the loops by setting the environment variable CXX to an empty string"
     raise SbmtError(f"compiled loops have no second derivatives: {do}")
 
 
 def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Any, ...]:
-    """The struct ``Mask``."""
+    """Returns the fields of the struct ``Mask``."""
     return query.shape[2], key.shape[2], query.shape[1], row_ptr, keys
 
 
 def as_crossed(
     query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor
 ) -> tuple[Any, ...]:
-    """The struct ``Crossed``."""
+    """Returns the fields of the struct ``Crossed``."""
     return query_part, part, query_weight, weight, blocks, part.shape[3] // 2, blocks.shape[2]
 
 
@@ -134,7 +134,7 @@ def draw_by(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], seed: int, first_example: int,
     reach: int, offset: Count, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Calls a loop that draws; returns ``row_ptr`` and ``keys``. If data is kept, one thread draws a whole graph.
+    """Calls a loop that draws edges; returns ``row_ptr`` and ``keys``. If data is kept, each graph has one thread.
 
     Raises:
         MemoryError: If there is not enough memory.
@@ -173,7 +173,7 @@ def draw_exact(
     query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None, is_poisson: bool, seed: int,
     first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """``row_ptr`` and ``keys`` of edges with rates ⟨query_i, key_j⟩, and of all pairs at most ``reach`` apart."""
+    """Draws edges at rates ⟨query_i, key_j⟩, adds pairs at most ``reach`` apart; returns ``row_ptr`` and ``keys``."""
     model = [query, key, query.shape[3], is_poisson]
     masks = [query_mask, key_mask]
     offset = key.shape[2] - query.shape[2] if causal else -1
@@ -185,7 +185,7 @@ def draw_crossed(
     query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, query_mask: Tensor | None,
     key_mask: Tensor | None, extra: float, seed: int, first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """:func:`draw_exact` under the Poisson link, from memberships in two parts of each partition."""
+    """Draws like :func:`draw_exact` under the Poisson link, from memberships in two parts of each partition."""
     model = [as_crossed(query_part, query_weight, blocks, part, weight), extra]
     masks = [query_mask, key_mask]
     address = seed, first_example, reach
@@ -237,7 +237,7 @@ choose_parts.register_autograd(
 
 @operator
 def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, n_queries: int, heads: int) -> Tensor:
-    """A uniform number for each edge, float64, that depends only on its address."""
+    """Returns a uniform float64 number for each edge, which depends only on its address."""
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
     mask = n_queries, 0, heads, row_ptr, keys
     call("cell_uniforms", by_edges(row_ptr), mask, seed, first_example, out)
@@ -246,7 +246,7 @@ def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, 
 
 @operator
 def near_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, offset: int, reach: int) -> Tensor:
-    """Whether each edge joins tokens at most ``reach`` positions apart; the first query is at position ``offset``."""
+    """Tells which edges join tokens at most ``reach`` positions apart; the first query is at position ``offset``."""
     out = torch.empty(keys.shape, dtype=torch.bool, device="cpu")
     call("near_edges", by_edges(row_ptr), (n_queries, 0, 0, row_ptr, keys), offset, reach, out)
     return out
@@ -260,7 +260,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, gate: Tensor | None, sink: Tensor | None,
     scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool, has_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Values ``(batch, heads, n_queries, d_value)`` and the edges' weights, empty unless ``has_weights``."""
+    """Returns values ``(batch, heads, n_queries, d_value)`` and the edges' weights, empty unless ``has_weights``."""
     inputs = query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule
     out = value.new_empty(*query.shape[:3], value.shape[3])
     weights = value.new_empty(keys.shape if has_weights else 0)
@@ -274,12 +274,12 @@ def attend_backward(
     grad_out: Tensor, grad_weights: Tensor | None, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None,
     gate: Tensor | None, sink: Tensor | None, scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of query, key, value, bias, gate and sink; empty for those of the last three that are missing."""
+    """Computes gradients of query, key, value, bias, gate and sink; those of a missing bias, gate or sink are empty."""
     inputs = query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule
     batch, heads, n_queries, _ = query.shape
     to_query, to_key, to_value = _zeros(query, key, value)
     to_bias, to_gate = (query.new_empty(0 if t is None else keys.shape) for t in (bias, gate))
-    to_sink = query.new_zeros(0 if sink is None else batch * heads)  # of each graph
+    to_sink = query.new_zeros(0 if sink is None else batch * heads)  # one per graph
     outputs = to_query, to_key, to_value, to_bias, to_gate, to_sink
     mask, costs = _mask(query, key, row_ptr, keys), by_edges(row_ptr, n_queries)
     call("attend_backward", costs, inputs, mask, grad_out, grad_weights, *outputs)
@@ -309,7 +309,7 @@ attend.register_autograd(_attention_gradients, setup_context=_save_attention)
 
 @operator
 def edge_dot(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> Tensor:
-    """⟨query_i, key_j⟩ for every edge (i, j)."""
+    """Computes ⟨query_i, key_j⟩ for every edge (i, j)."""
     out = query.new_empty(keys.shape)
     mask = _mask(query, key, row_ptr, keys)
     call("edge_dot", by_edges(row_ptr), query, key, query.shape[3], mask, out)
@@ -318,7 +318,7 @@ def edge_dot(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> Tenso
 
 @operator
 def edge_dot_backward(grad: Tensor, query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of query and key."""
+    """Computes gradients of query and key."""
     to_query, to_key = _zeros(query, key)
     rest = query.shape[3], _mask(query, key, row_ptr, keys), to_query, to_key
     call("edge_dot_backward", by_edges(row_ptr, query.shape[2]), grad, query, key, *rest)
@@ -330,7 +330,7 @@ def edge_rate(
     query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, row_ptr: Tensor,
     keys: Tensor,
 ) -> Tensor:  # fmt: skip
-    """The rate of every edge, from memberships in two parts of each partition and the heads' blocks."""
+    """Computes the rate of every edge, from memberships in two parts of each partition and the heads' blocks."""
     out = weight.new_empty(keys.shape)
     model = as_crossed(query_part, query_weight, blocks, part, weight)
     call("edge_rate", by_edges(row_ptr), model, _mask(query_part, part, row_ptr, keys), out)
@@ -342,7 +342,7 @@ def edge_rate_backward(
     grad: Tensor, query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor,
     row_ptr: Tensor, keys: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of the queries' memberships, the blocks and the keys' memberships."""
+    """Computes gradients of the queries' memberships, the blocks and the keys' memberships."""
     batch, heads = part.shape[:2]
     to_query, to_key = _zeros(query_weight, weight)
     to_blocks = blocks.new_zeros(batch * heads, *blocks.shape[1:])
@@ -354,7 +354,7 @@ def edge_rate_backward(
 
 @operator
 def pair_totals(part: Tensor, weight: Tensor, size: int) -> Tensor:
-    """The total memberships of each graph's tokens in every pair of parts, ``(batch, heads, groups, size, size)``."""
+    """Sums the memberships of each graph's tokens per pair of parts, ``(batch, heads, groups, size, size)``."""
     batch, heads, n, n_chosen = part.shape
     out = weight.new_zeros(batch, heads, n_chosen // 4, size, size)
     call("pair_totals", by_number(batch * heads, n), part, weight, n, n_chosen // 2, size, out)
@@ -363,7 +363,7 @@ def pair_totals(part: Tensor, weight: Tensor, size: int) -> Tensor:
 
 @operator
 def pair_totals_backward(grad: Tensor, part: Tensor, weight: Tensor, size: int) -> Tensor:
-    """Gradients of the memberships."""
+    """Computes gradients of the memberships."""
     batch, heads, n, n_chosen = part.shape
     (out,) = _zeros(weight)
     rest = part, weight, n, n_chosen // 2, size, out

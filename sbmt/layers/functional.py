@@ -1,4 +1,4 @@
-"""SBM attention as functions: draw edges from a block model, gate or reweight them, and attend along them."""
+"""Functions for SBM attention, which draw edges from a block model, gate or reweight them, and attend along them."""
 
 from typing import Any, NamedTuple
 
@@ -24,18 +24,18 @@ from sbmt.types import AttentionOutput, has_kernels_for
 
 
 class MaskSettings(NamedTuple):
-    """Settings for drawing a mask, attending along it and learning it.
+    """The settings for drawing a mask, attending along it and learning it.
 
-    These are the arguments of :class:`~sbmt.layers.SBMAttention` of the same names, with these differences:
+    They match the arguments of :class:`~sbmt.layers.SBMAttention` with the same names, with these differences:
 
     Attributes:
-        exploration: δ in [0, 1).
-        window: 0 means self-loops. These edges are certain, so they carry no gradient to the block model.
-        learning: ``"likelihood"`` has neither gates nor gradients of the densities. Its loss, the output's
-            ``auxiliary_loss``, is 0 where gradients are off.
+        exploration: A number δ in [0, 1).
+        window: 0 means self-loops. Edges in a window are certain, so no gradient reaches the block model through them.
+        learning: ``"likelihood"`` uses no gates, and its densities have no gradients. Its loss, the output's
+            ``auxiliary_loss``, is 0 when gradients are disabled.
         sink: ``(heads,)``; see :func:`~sbmt.attention.edge_attention`.
-        is_dense: Attend to all real pairs instead of drawn ones, without reweighting, and fit the block model to that:
-            a warm-up for likelihood, in O(n²).
+        is_dense: Whether to attend to all real pairs instead of drawn ones, without reweighting, and fit the block
+            model to the result, in O(n²). This is a warm-up for ``"likelihood"``.
     """
 
     sampler: str = "exact"
@@ -51,7 +51,7 @@ class MaskSettings(NamedTuple):
     is_dense: bool = False
 
     def check(self, device: torch.device | None = None) -> None:
-        """Raises SbmtError unless all names are known, all numbers are in range, and the backend runs on the device."""
+        """Raises SbmtError unless all names are known, numbers are in range, and the backend runs on the device."""
         choose("sampler", self.sampler, SAMPLERS)
         check_choice("gate_rule", self.gate_rule, GateRule)
         if self.window is not None:
@@ -79,21 +79,21 @@ def sbm_attention(
         query: ``(batch, heads, n_queries, d)``.
         key: ``(batch, heads, n_keys, d)``.
         value: ``(batch, heads, n_keys, d_value)``.
-        block_model: The law of the mask; its masks mark padding.
+        block_model: The distribution of the mask; its masks mark padding.
         generator: Source of one int64 for the edges, and one more if ``dropout > 0``.
-        first_example: See :func:`~sbmt.samplers.sample_edges`.
+        first_example: As in :func:`~sbmt.samplers.sample_edges`.
         return_edges: Whether to return the edges.
         **settings: The fields of :class:`MaskSettings`.
 
     Raises:
-        SbmtError: On shapes that do not fit, unknown names, or numbers out of range.
+        SbmtError: If shapes do not match, names are unknown, or numbers are out of range.
 
     Cost: O(n k² + edges · (k + d)); O(n² d) while ``is_dense``.
 
     Paper: equations 3, 4, 8 and 9.
     """
     if unknown := [name for name in settings if name not in MaskSettings._fields]:
-        raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "omit it")
+        raise SbmtError(f"settings among {', '.join(MaskSettings._fields)}", ", ".join(unknown), "check the spelling")
     chosen = MaskSettings(**settings)
     if not isinstance(block_model, BlockModel):
         raise SbmtError("a BlockModel", type(block_model).__name__, "build one from memberships and a block matrix")
@@ -117,11 +117,11 @@ def attend_through(
     first_example: int,
     return_edges: bool,
 ) -> AttentionOutput:
-    """:func:`sbm_attention` without its checks."""
+    """Computes :func:`sbm_attention` without its checks."""
     sampler, exploration, gate_rule, window, dropout, backend, learning, c, reweight, sink, is_dense = settings
     if is_dense and learning != "likelihood":
-        do = "use attention='full', which does not sample"
-        raise SbmtError("learning='likelihood' for is_dense", f"learning={learning!r}", do)
+        do = "set is_dense=False, or use attention='full'"
+        raise SbmtError("learning='likelihood' with is_dense=True", f"learning={learning!r}", do)
     first_example = number_examples(first_example, query.shape[0])
     blocks = block_model.part_blocks if isinstance(block_model, CrossedModel) else block_model.block_matrix
     if has_kernels_for(blocks) and not return_edges:
@@ -139,7 +139,7 @@ def attend_through(
     is_fitted = learning == "likelihood" and torch.is_grad_enabled()
     if learning == "likelihood" or reweight or not block_model.has_closed_density:
         rate = block_model.edge_rate(edges)
-        known = rate.detach() if learning == "likelihood" else rate  # the fit is its only source of gradients
+        known = rate.detach() if learning == "likelihood" else rate  # only the fit gives it gradients
         certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
         bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, certain)
     else:
@@ -163,11 +163,11 @@ def attend_through(
 def attend_next(
     layer: Any, query: Tensor, key: Tensor, value: Tensor, cache: Cache, generator: torch.Generator | None
 ) -> AttentionOutput | None:
-    """Attention from an SBM layer's new tokens to all tokens so far, whose crossed memberships are cached by cluster.
+    """Attends from an SBM layer's new tokens to all tokens so far, whose crossed memberships are cached by cluster.
 
     Returns None for other memberships and samplers, and without compiled loops.
 
-    Cost: O(edges · d + √k (d + groups)) per token and head, regardless of the length of the context except for a
+    Cost: O(edges · d + √k (d + groups)) per token and head, independent of the length of the context except for a
     binary search within a cluster.
     """
     if layer.membership != "crossed" or layer.sampler != "exact" or not can_run_on(query.device):
@@ -178,7 +178,7 @@ def attend_next(
     key, value, part, weight = cache.append(key, value, new_part, new_weight)
     if cache.kept is None:
         cache.kept = remember(query.shape[0], query.shape[1], blocks), blocks
-    kept, blocks = cache.kept  # before any training, rates depend on the number of keys: the first call fixes it
+    kept, blocks = cache.kept  # in untrained layers rates depend on the number of keys; the first call fixes them
     offset, reach = cache.length - query.shape[2], reach_of(layer.window)
     factors = query_part, query_weight, blocks, part, weight
     first_example = number_examples(0, query.shape[0])

@@ -1,4 +1,4 @@
-"""A drop-in replacement for ``nn.MultiheadAttention`` around any attention of the library."""
+"""A drop-in replacement for ``nn.MultiheadAttention`` that wraps any attention layer of the library."""
 
 import inspect
 from collections.abc import Callable
@@ -16,29 +16,29 @@ from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention: projects to heads, attends, and projects back.
+    """Multi-head attention, which projects to heads, attends, and projects back.
 
-    Parameter names, their layout and the order of the first arguments are those of
+    The names and layout of the parameters and the order of the first arguments are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads unchanged and
     gives the same outputs. There are two differences: the second result is an :class:`~sbmt.types.AttentionOutput`
-    instead of a dense weight matrix, and a ``key_padding_mask`` also masks the queries if there are as many of them as
-    keys. The layer can replace ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, in eval mode as well.
+    instead of a dense weight matrix, and a ``key_padding_mask`` also masks the queries if there are as many queries as
+    keys. The layer can replace ``self_attn`` in ``torch.nn.TransformerEncoderLayer``, even in eval mode.
 
     Args:
         embed_dim: Width of the model, a multiple of ``num_heads``.
         num_heads: Number of heads.
         dropout: Dropout of the attention weights in training, in [0, 1).
         bias: Whether the projections have a bias.
-        batch_first: Always True.
-        device: Device of the parameters, whose type is ``dtype``.
-        attention: Name for :func:`~sbmt.layers.build_attention`.
+        batch_first: Must be True.
+        device: Device of the parameters; their type is ``dtype``.
+        attention: Name of the attention layer, for :func:`~sbmt.layers.build_attention`.
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
             key start in the same clusters.
         transform_heads: A function or module that maps query and key heads to heads of the same shapes, such as
-            :class:`~sbmt.layers.rotary.RotaryPositions`. With a cache it also gets ``first=``, their position.
-        **arguments: Further arguments of that attention, such as ``n_clusters`` or ``preset``.
+            :class:`~sbmt.layers.rotary.RotaryPositions`. With a cache, ``first=`` passes the first token's position.
+        **arguments: Further arguments of the attention layer, such as ``n_clusters`` or ``preset``.
 
-    Raises SbmtError if an argument is out of range or not supported by the attention.
+    Raises SbmtError if an argument is out of range or not supported by the attention layer.
 
     Example:
         >>> layer = MultiHeadAttention(16, 2, n_clusters=4)
@@ -48,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         (torch.Size([3, 5, 16]), torch.Size([3, 2]))
     """
 
-    # PyTorch's encoder layers read both; the second keeps them from their fused path, which attends to all pairs.
+    # PyTorch's encoder layers read both; the second keeps them off their fused path, which attends to all pairs.
     batch_first = True
     _qkv_same_embed_dim = False
 
@@ -70,14 +70,14 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         check_sizes(embed_dim=embed_dim, num_heads=num_heads)
         if not batch_first:
-            raise SbmtError("batch_first=True", batch_first, "transpose the input so that batch comes first")
+            raise SbmtError("batch_first=True", batch_first, "transpose the input so that the batch comes first")
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise SbmtError("dtype as a floating-point type", dtype, "use torch.float32, for example")
+            raise SbmtError("dtype to be a floating-point type", dtype, "use torch.float32, for example")
         if transform_heads is not None and not callable(transform_heads):
             do = "pass a function or a module that takes query and key heads"
             raise SbmtError("a callable transform_heads", describe(transform_heads), do)
         if embed_dim % num_heads:
-            raise SbmtError(f"an embed_dim divisible by num_heads = {num_heads}", embed_dim, "change one of the two")
+            raise SbmtError(f"embed_dim divisible by num_heads = {num_heads}", embed_dim, "change one of the two")
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim)) if bias else None
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
             self.to(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Reinitialises all parameters, including those of the attention's modules that have this method."""
+        """Reinitialises all parameters, including those of the attention layer where its modules have this method."""
         self.out_proj.reset_parameters()
         self._reset_projections()
         for module in reversed(list(self.attention.modules())):  # children first, since parents may scale them
@@ -99,7 +99,7 @@ class MultiHeadAttention(nn.Module):
                 reset()
 
     def _reset_projections(self) -> None:
-        """The part of the initialisation that differs from ``nn.Linear``."""
+        """Initialises the parameters whose initial values differ from those of ``nn.Linear``."""
         nn.init.xavier_uniform_(self.in_proj_weight)
         if self.has_tied_start:
             with torch.no_grad():
@@ -123,37 +123,37 @@ class MultiHeadAttention(nn.Module):
         return_edges: bool = False,
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "batch n_queries d_model"], AttentionOutput | None]:
-        """Returns the output ``(batch, n_queries, embed_dim)``, and that of the attention or None.
+        """Returns the output ``(batch, n_queries, embed_dim)``, and the attention layer's output or None.
 
         Args:
             query: ``(batch, n_queries, embed_dim)``.
             key: ``(batch, n_keys, embed_dim)``.
             value: ``(batch, n_keys, embed_dim)``.
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or floating-point with -inf
-                for True and 0 for False, which PyTorch's own layers pass.
-            need_weights: Whether to return the second result.
+                for True and 0 for False, as PyTorch's own layers pass it.
+            need_weights: Whether to return the second result instead of None.
             attn_mask: None, since this layer infers its mask, or the causal mask if the layer is causal.
             is_causal: Must be False unless the layer was built with ``causal=True``.
-            query_padding_mask: bool ``(batch, n_queries)``, True = ignore. A padded query's output is the output
-                projection's bias. It defaults to ``key_padding_mask`` if there are as many queries as keys, as in
+            query_padding_mask: bool ``(batch, n_queries)``, True = ignore. The output for a padded query is the bias of
+                the output projection. The default is ``key_padding_mask`` if there are as many queries as keys, as in
                 self-attention. Pass zeros (False) if queries are a different sequence of the same length.
-            generator: Source of the mask's and dropout's seeds.
+            generator: Source of the seeds for the mask and dropout.
             return_edges: Whether the second result includes the edges.
-            cache: The layer's cache of the tokens before these (:class:`~sbmt.attention.cache.Cache`).
+            cache: The layer's cache of earlier tokens (:class:`~sbmt.attention.cache.Cache`).
         """
         check_floating(query=query, key=key, value=value)
         check_untransformed(query, key, value)
         causal = getattr(self.attention, "causal", False)
         if attn_mask is not None and not (causal and _is_causal_mask(attn_mask, query.shape[1], key.shape[1])):
-            do = "use causal=, window=, self_loops= or key_padding_mask="
+            do = "use causal=, window=, self_loops= or key_padding_mask= instead"
             raise SbmtError("no attn_mask, because the mask is inferred", describe(attn_mask), do)
         if is_causal and not causal:
-            raise SbmtError("is_causal=True needs a causal layer: build the layer with causal=True")
+            raise SbmtError("is_causal=True requires a causal layer: build the layer with causal=True")
         mine = self.in_proj_weight
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.shape[-1] != self.embed_dim:
                 expected = f"{name} of shape (batch, n, {self.embed_dim})"
-                raise SbmtError(expected, tuple(x.shape), "reshape it; batch comes first")
+                raise SbmtError(expected, tuple(x.shape), "reshape it so that the batch comes first")
             if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
                 expected = f"{name} of {mine.dtype} on {mine.device}, like the layer"
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
@@ -163,8 +163,8 @@ class MultiHeadAttention(nn.Module):
             query_mask = key_mask
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        value_mask = key_mask if value.shape == key.shape else None  # otherwise the attention would reject it
-        masked = (query, query_mask), (key, key_mask), (value, value_mask)  # padding may be NaN
+        value_mask = key_mask if value.shape == key.shape else None  # other shapes are rejected below
+        masked = (query, query_mask), (key, key_mask), (value, value_mask)  # padding may contain NaN
         heads = [  # batch heads n d_head
             nn.functional.linear(zero_padding(*x), weight, bias).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
             for x, weight, bias in zip(masked, weights, biases, strict=True)
@@ -176,7 +176,7 @@ class MultiHeadAttention(nn.Module):
         if self.transform_heads is not None:
             heads[:2] = self._transform(heads[0], heads[1], cache)
         attended = self.attention(*heads, return_edges=return_edges, **options)
-        together = attended.values.transpose(1, 2).flatten(2).to(mine.dtype)  # out_proj may have no weight
+        together = attended.values.transpose(1, 2).flatten(2).to(mine.dtype)  # out_proj may have no weight attribute
         return self.out_proj(together), attended if need_weights else None
 
     def _transform(self, query: Tensor, key: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
@@ -186,18 +186,18 @@ class MultiHeadAttention(nn.Module):
             function = getattr(self.transform_heads, "forward", self.transform_heads)
             taken = inspect.signature(function).parameters.values()
             if not any(p.name == "first" or p.kind is p.VAR_KEYWORD for p in taken):
-                raise SbmtError("decoding needs a transform_heads that takes first=, the position of its first token")
+                raise SbmtError("decoding requires a transform_heads that takes first=, the first token's position")
             options["first"] = cache.length
         found = self.transform_heads(query, key, **options)
         shapes = [tuple(x.shape) if isinstance(x, Tensor) else x for x in found] if isinstance(found, tuple) else found
         if shapes != [tuple(query.shape), tuple(key.shape)]:
-            expected = f"query and key heads of shapes {tuple(query.shape)} and {tuple(key.shape)} from transform_heads"
-            raise SbmtError(expected, shapes, "return both with unchanged shapes")
+            expected = f"transform_heads to return heads of shapes {tuple(query.shape)} and {tuple(key.shape)}"
+            raise SbmtError(expected, shapes, "return queries and keys with unchanged shapes")
         return found
 
 
 def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:
-    """Whether a mask of PyTorch (True or -inf where a pair is excluded) excludes exactly the later keys."""
+    """Whether a PyTorch mask, which is True or -inf where a pair is excluded, excludes exactly the later keys."""
     if not isinstance(mask, Tensor) or mask.shape != (n_queries, n_keys):
         return False
     is_later = torch.ones_like(mask, dtype=torch.bool).triu(n_keys - n_queries + 1)
@@ -210,8 +210,8 @@ def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
         return None
     if isinstance(padding, Tensor) and padding.is_floating_point():  # added to the scores
         if not bool(((padding == 0) | (padding == -torch.inf)).all()):
-            raise SbmtError(f"{name} of 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
+            raise SbmtError(f"{name} to contain only 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
         padding = padding != 0
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        raise SbmtError(f"{name} as a bool tensor, True = ignore", describe(padding), "compare ids with the padding id")
+        raise SbmtError(f"{name} to be a bool tensor, True = ignore", describe(padding), "compare with the padding id")
     return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)

@@ -1,4 +1,4 @@
-"""Attentions by name: their classes, and their options for configurations and the command line."""
+"""Attention layers by name: their classes, and their options for configurations and the command line."""
 
 import inspect
 import os
@@ -46,21 +46,21 @@ PRESETS: dict[str, dict[str, Any]] = {
         "exploration": ExtraKeys(8),
     },
 }
-"""Settings of ``"sbm"``. ``recommended``: an exact law, and self-loops (which need as many keys as queries), without
-which training loses the mask on some seeds. ``faithful``: those of the paper,
-including Algorithm 1. ``fitted``: ours, for a sparse mask that learns by likelihood."""
+"""Settings of ``"sbm"``. ``recommended`` uses exact sampling and self-loops, without which training loses the mask on
+some seeds; they require as many keys as queries. ``faithful`` uses the paper's settings, including Algorithm 1.
+``fitted`` is ours, for a sparse mask that learns by likelihood."""
 
-FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # what models pass to constructors
+FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # arguments that models pass to constructors
 REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 def option(default: Any, help_: str, names: Collection[str] | None = None) -> Any:
-    """An option of the command line, with a text for ``--help`` and the allowed names, if its value is a name."""
+    """Declares a command-line option, with a text for ``--help`` and, if its value is a name, the allowed names."""
     return field(default=default, metadata={"help": help_, "names": names})
 
 
 def load_plugins() -> None:
-    """Imports the modules that ``SBMT_PLUGINS`` names, separated by commas; raises SbmtError if an import fails."""
+    """Imports the modules listed in ``SBMT_PLUGINS``, separated by commas; raises SbmtError if an import fails."""
     for name in os.environ.get("SBMT_PLUGINS", "").replace(",", " ").split():
         sys.path.append(os.getcwd())
         try:
@@ -70,25 +70,25 @@ def load_plugins() -> None:
 
 
 def register_attention(name: str, attention: type[nn.Module]) -> None:
-    """Registers your attention under a name for :func:`build_attention`, models, the trainer and the command line.
+    """Registers your attention layer by name for :func:`build_attention`, models, the trainer and the command line.
 
-    Its constructor takes ``d_head``, ``n_heads`` and ``dropout`` by name, and ``n_positions``, the length of sequences,
-    if it needs that. Other numbers, names and bools with a default become options of the command line: ``n_hops=2``
-    becomes ``--n-hops``. Your own names can be registered again; a name of the library raises SbmtError.
+    Its constructor must take ``d_head``, ``n_heads`` and ``dropout`` by name, and may take ``n_positions``, the length
+    of sequences. Other numbers, names and bools with a default become command-line options: ``n_hops=2`` becomes
+    ``--n-hops``. Your own names can be registered again; a name of the library raises SbmtError.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
     if not isinstance(name, str) or not name.isidentifier():
-        raise SbmtError(f"the name of the attention must consist of letters, digits and _, got {name!r}")
+        raise SbmtError(f"the name of an attention layer must consist of letters, digits and _, got {name!r}")
     if name in RESERVED:
-        raise SbmtError(f"the library already has an attention {name!r}: choose a different name")
+        raise SbmtError(f"the library already has an attention layer {name!r}: choose a different name")
     ATTENTIONS[name] = attention
 
 
 def options_of(name: str) -> type:
-    """The frozen dataclass of an attention's options: the arguments of its constructor that models do not pass.
+    """Returns the dataclass of an attention layer's options, the arguments of its constructor that models do not pass.
 
-    Options that any preset sets default to None, which means the constructor's default.
+    It is frozen. Options that some preset sets default to None, which means the constructor's default.
     """
     return _options_class(name, choose("attention", name, ATTENTIONS))  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
 
 
 def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
-    """The first sentence about each argument in the docstrings' ``Args``, without markup."""
+    """Returns the first sentence on each argument in the ``Args`` of the docstrings, without markup."""
     texts = {"preset": "named settings, which other options override", "extra_keys": "δ as extra keys per query"}
     for kind in reversed(attention.__mro__):
         args = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
@@ -125,12 +125,12 @@ def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
 
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
-    """The options of an attention with these values, and defaults otherwise; raises SbmtError on an invalid value."""
+    """Builds the options of an attention layer from values, with defaults for the rest; checks and raises SbmtError."""
     allowed = {each.name: each.metadata["names"] for each in fields(options_of(name))}
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:
         expected = f"options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
-        raise SbmtError(expected, ", ".join(unknown), "omit it, or choose a different attention")
+        raise SbmtError(expected, ", ".join(unknown), "omit it or choose a different attention")
     for each, value in given.items():
         if allowed[each]:
             choose(each, value, dict.fromkeys(allowed[each]))
@@ -139,7 +139,7 @@ def make_options(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def arguments_of(options: Any) -> dict[str, Any]:
-    """Arguments for :func:`build_attention` from an attention's options."""
+    """Converts the options of an attention layer to arguments for :func:`build_attention`."""
     given = {name: value for name, value in vars(options).items() if value is not None}
     if hasattr(options, "exploration") and "extra_keys" in given:
         if "exploration" in given:
@@ -149,11 +149,11 @@ def arguments_of(options: Any) -> dict[str, Any]:
 
 
 def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -> nn.Module:
-    """Builds an attention layer by name; all of them have the interface of :class:`~sbmt.SBMAttention`.
+    """Builds an attention layer by name; all layers have the interface of :class:`~sbmt.SBMAttention`.
 
     Args:
-        name: ``"sbm"``, ``"full"``, …, or a name that you gave to :func:`register_attention`.
-        preset: For ``"sbm"``: ``"recommended"``, ``"faithful"`` or ``"fitted"``; arguments override its settings.
+        name: ``"sbm"``, ``"full"``, …, or a name that you passed to :func:`register_attention`.
+        preset: ``"recommended"``, ``"faithful"`` or ``"fitted"``, only for ``"sbm"``; arguments override its settings.
         **arguments: Arguments of the class; all classes take ``d_head`` and ``n_heads``.
 
     Example:
@@ -162,7 +162,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     """
     attention = choose("attention", name, ATTENTIONS)
     if preset is not None and name != "sbm":
-        raise SbmtError("a preset only for attention 'sbm'", f"{preset!r} for {name!r}", "omit the preset")
+        raise SbmtError("a preset only with attention 'sbm'", f"{preset!r} with {name!r}", "omit the preset")
     if preset is not None:
         arguments = choose("preset", preset, PRESETS) | arguments
     known = parameters_of(attention)
@@ -170,13 +170,13 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
         wrong += [x for x in arguments if x not in known]
     if wrong:
-        expected = f"arguments that {attention.__name__} takes: {', '.join(known)}"
-        raise SbmtError(expected, ", ".join(wrong), "give the required ones and omit the others")
+        expected = f"arguments that {attention.__name__} takes ({', '.join(known)})"
+        raise SbmtError(expected, ", ".join(wrong), "pass all required arguments and no unknown ones")
     return attention(**arguments)
 
 
 def parameters_of(attention: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    """The parameters of a constructor, and of its parent class's if it passes further keywords on to that."""
+    """Returns the parameters of a constructor, and of the parent's if it passes further keywords on to the parent."""
     found: dict[str, inspect.Parameter] = {}
     for kind in attention.__mro__[: attention.__mro__.index(nn.Module)]:
         if "__init__" in vars(kind):

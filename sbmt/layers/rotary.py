@@ -1,4 +1,4 @@
-"""Rotary positions: rotates each query and key by angles in proportion to its position."""
+"""Rotary positions, which rotate each query and key by angles proportional to its position."""
 
 import torch
 from jaxtyping import Float
@@ -10,16 +10,16 @@ BASE = 10_000.0
 
 
 def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axes n d"]:
-    r"""Rotates each pair of adjacent entries of a vector by an angle in proportion to the vector's position.
+    r"""Rotates each pair of adjacent entries of a vector by an angle proportional to the vector's position.
 
-    As complex numbers, pair c of the vector at position t becomes
+    With pairs as complex numbers, pair c of the vector at position t becomes
 
     $$z_{t,c} \leftarrow z_{t,c}\, e^{i t \theta_c}, \qquad \theta_c = 10000^{-2c/d},$$
 
-    so the product of a query at position s and a key at position t depends on positions only through t − s.
+    so the product of a query at position s and a key at position t depends on their positions only through t − s.
 
     Args:
-        x: Vectors at positions first, first + 1, … along the second to last axis; d is even.
+        x: Vectors at positions first, first + 1, … along the second-to-last axis; d must be even.
         first: Position of the first vector.
 
     Cost: O(n · d) for each head.
@@ -36,7 +36,7 @@ def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axe
 
 
 class RotaryPositions(nn.Module):
-    """Rotates queries and keys by their positions: the ``transform_heads`` of ``positions="rotary"``.
+    """Rotates queries and keys by their positions; the ``transform_heads`` for ``positions="rotary"``.
 
     Args:
         d_head: Width of a head, an even number. Positions count from the first token, real or padded.
@@ -46,8 +46,8 @@ class RotaryPositions(nn.Module):
         super().__init__()
         check_sizes(d_head=d_head)
         if d_head % 2:
-            raise SbmtError("heads of even width for rotary positions", d_head, "change the number of heads")
+            raise SbmtError("an even head width for rotary positions", d_head, "change the number of heads")
 
     def forward(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Both ``(batch, heads, n, d)``, rotated by positions that count from ``first``."""
+        """Returns both tensors, ``(batch, heads, n, d)``, rotated by positions that count from ``first``."""
         return rotate(query, first), rotate(key, first)

@@ -1,4 +1,4 @@
-"""The attention of SBM-Transformer, which infers and draws its own mask, and a control that ignores the input.
+"""The attention layer of SBM-Transformer, which infers and draws its mask, and a control that ignores the input.
 
 This file infers the block model from queries and keys; :mod:`sbmt.layers.functional` draws the mask and attends.
 """
@@ -23,17 +23,17 @@ from sbmt.layers.functional import MaskSettings, attend_next, attend_through
 from sbmt.types import AttentionOutput, check_untransformed, full_precision, has_kernels_for, is_traced, shapes_alone
 
 Membership = Literal["sigmoid", "crossed"]
-SHARPNESS = 3.5  # factor of the initial node MLP of crossed memberships, so that nodes are far apart
-MOST_PARTS = 1 << 15  # numbered by int16
-MOST_CLUSTERS = 1 << 14  # of a group, whose blocks kernels hold in registers
-LARGEST_LEARNED = 10.0  # of the logarithm of a rate: 1 − e^(−rate) is 1 for far less, and Algorithm 1 draws every edge
+SHARPNESS = 3.5  # initial scale of the node map of crossed memberships, so that nodes are far apart
+MOST_PARTS = 1 << 15  # parts are numbered by int16
+MOST_CLUSTERS = 1 << 14  # per group, since kernels hold its blocks in registers
+LARGEST_LEARNED = 10.0  # the largest log rate: 1 − e^(−rate) reaches 1 long before, and Algorithm 1 draws every edge
 LEAST_START = 1e-6  # the logarithm of a start is at most minus this, since 0 means that there is none yet
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
-SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # in a layer's representation
+SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # attributes that repr() shows
 
 
 class SBMAttention(nn.Module):
-    r"""The attention of SBM-Transformer: infers a block model per head, samples a mask, and attends along it.
+    r"""The attention of SBM-Transformer, which infers a block model per head, samples a mask, and attends along it.
 
     With clusters $C \in \mathbb{R}^{k \times d}$ per head and one MLP for queries, keys and all heads,
 
@@ -44,25 +44,25 @@ class SBMAttention(nn.Module):
     where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
 
-    With ``membership="crossed"`` there are ``n_groups`` groups of clusters, and a group's clusters are pairs of parts,
+    With ``membership="crossed"`` there are g = ``n_groups`` groups of clusters. A group's clusters are pairs of parts,
     one from each of two partitions of the tokens (:class:`~sbmt.block_model.crossed.CrossedModel`). A softmax divides
     a token between the two parts with the largest logits of each partition, a linear map replaces the MLP, and the
     blocks of the partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
 
     With ``learning="likelihood"`` the block model is fitted to the attention along its edges
     (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the loss of the task. S is then
-    multiplied by a rate γ per head, and the block model's queries and keys are detached, so that no gradient passes
-    between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys in the layer's
-    first training step, so that training starts with about c edges per query. Two attributes may be set between
-    steps: ``edges_per_query``, which is c, and ``is_dense``, a warm-up: while it is True, training attends to all real
-    pairs without reweighting, and fits the block model to them.
+    multiplied by a rate γ per head, and queries and keys are detached before they enter the block model, so that no
+    gradient passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys in
+    the layer's first training step, so training starts with about c edges per query. Two attributes may be changed
+    between steps: ``edges_per_query``, which is c, and ``is_dense``, which serves as a warm-up. While it is True,
+    training attends to all real pairs without reweighting, and fits the block model to them.
 
     Args:
         d_head: Width of a head.
         n_heads: Number of heads.
         n_clusters: k, the number of clusters per head; with crossed memberships it is rounded to ``n_groups`` times a
             square.
-        sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of a sampler that you added.
+        sampler: ``"exact"``, ``"bernoulli"``, ``"fastrg"``, or the name of your own sampler.
         gate_rule: ``"score"`` (equation 9) or ``"weight"``.
         exploration: δ in training, in [0, 1), which adds δ · n² expected edges, or
             :class:`~sbmt.block_model.model.ExtraKeys`, which adds edges in proportion to n.
@@ -71,26 +71,26 @@ class SBMAttention(nn.Module):
         self_loops: Whether every token also attends to itself.
         window: Tokens also attend to those at most ``window / 2`` positions away; None means no window.
         dropout: Dropout of the attention weights in training, in [0, 1).
-        backend: Implementation of attention along the edges, or ``"auto"``.
+        backend: Implementation of attention along edges, or ``"auto"``.
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
-        edges_per_query: c > 0, required with likelihood and only then: the number of edges per query that the fit aims
-            at. It bounds the number of drawn edges, on average over queries.
-        n_groups: Groups of crossed partitions.
-        reweight: Whether a drawn edge weighs 1/p times as much, so that the output estimates that of full attention.
-        sink: Whether each head learns a logit that takes part in the softmax without a value, so that a token may
+        edges_per_query: The number c > 0 of edges per query at which the fit aims, required with ``"likelihood"`` and
+            not allowed otherwise. It bounds the number of drawn edges, on average over queries.
+        n_groups: Number of groups of crossed partitions.
+        reweight: Whether the weight of a drawn edge is multiplied by 1/p, so that the output estimates full attention.
+        sink: Whether each head learns a logit that takes part in the softmax but has no value, so that a token may
             attend to nothing.
-        causal: If True, no token attends to a later one. If there are fewer queries than keys, they come last.
+        causal: If True, no token attends to a later token. If there are fewer queries than keys, they are the last.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
     In eval mode masks are still sampled, as in the paper, but without exploration and dropout. Initially all edge
-    probabilities are close to ¼, except with crossed memberships. Raises SbmtError if an argument is unknown, out of
-    range, or contradicts another.
+    probabilities are close to ¼, except with crossed memberships. Raises SbmtError if an argument is unknown, is out of
+    range, or contradicts another argument.
 
     Cost: O(n k² + edges · (k + d)) for each head; with crossed memberships O(n √k d + edges · d).
-    Paper: section 4.1, equations 5 to 9. Deviation: δ is off at test time.
+    Paper: section 4.1, equations 5 to 9. Deviation: no exploration at test time.
 
     Example:
         >>> attention = SBMAttention(d_head=8, n_heads=2, n_clusters=4)
@@ -131,14 +131,14 @@ class SBMAttention(nn.Module):
         delta = 0.0 if isinstance(exploration, ExtraKeys) else exploration  # checked already
         MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query).check()
         is_crossed = membership == "crossed"
-        n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # of each partition, if memberships are crossed
-        n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # of C, for each head
+        n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # per partition, if memberships are crossed
+        n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # rows of C per head
         if is_crossed and link != "poisson":
             raise SbmtError("link='poisson' for crossed memberships", f"link={link!r}", "set link='poisson'")
         if is_crossed and n_rows > MOST_PARTS:
             raise SbmtError(f"at most {MOST_PARTS} parts in all partitions together", n_rows, "use fewer clusters")
         if n_groups > 1 and not is_crossed:
-            raise SbmtError("n_groups only for membership='crossed'", f"{n_groups} groups", "omit n_groups")
+            raise SbmtError("n_groups > 1 only with membership='crossed'", f"n_groups={n_groups}", "omit n_groups")
         self.d_head, self.n_heads, self.n_groups = d_head, n_heads, n_groups
         self.n_clusters = n_groups * n_parts**2 if is_crossed else n_clusters
         self.sampler, self.gate_rule, self.link, self.membership = sampler, gate_rule, link, membership
@@ -163,7 +163,7 @@ class SBMAttention(nn.Module):
                 module.reset_parameters()
         if self.membership == "sigmoid":
             nn.init.kaiming_normal_(self.clusters)
-        else:  # |C_a|² ≈ 2 for both parts, so that two tokens of one cluster have e⁴ times the rate of others
+        else:  # |C_a|² ≈ 2 for both parts, so two tokens of one cluster have e⁴ times the rate of other pairs
             nn.init.normal_(self.clusters, std=(2 / self.d_head) ** 0.5)
             with torch.no_grad():
                 for parameter in self.node_mlp[-1].parameters():
@@ -181,7 +181,7 @@ class SBMAttention(nn.Module):
         query_mask: Bool[Tensor, "batch n_queries"] | None = None,
         key_mask: Bool[Tensor, "batch n_keys"] | None = None,
     ) -> BlockModel:
-        """The block model of these queries and keys, by equations 5 to 7; float32 under autocast."""
+        """Infers the block model of queries and keys by equations 5 to 7, in float32 under autocast."""
         self._check_tokens(query, key)
         query_mask = check_mask("query_mask", query_mask, query.shape[0], query.shape[2], query.device)
         key_mask = check_mask("key_mask", key_mask, key.shape[0], key.shape[2], key.device)
@@ -190,7 +190,7 @@ class SBMAttention(nn.Module):
         return self._infer(query, key, query_mask, key_mask)
 
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
-        """:meth:`block_model` without checks and detaching."""
+        """Does what :meth:`block_model` does, without checking and detaching."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query, key)
         with full_precision(query):
@@ -214,17 +214,17 @@ class SBMAttention(nn.Module):
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
     def _has_kernels_for(self, query: Tensor, key: Tensor, like: Tensor) -> bool:
-        """Whether kernels infer the block model, through which no gradient reaches these tokens."""
+        """Whether kernels can infer the block model; no gradient may have to reach these tokens."""
         is_detached = self.learning == "likelihood" and not (query.requires_grad or key.requires_grad)
         is_served = self.membership == "crossed" and self.n_clusters <= self.n_groups * MOST_CLUSTERS
         return is_detached and is_served and has_kernels_for(like)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
-        """How many keys a query may attend to, on average."""
+        """Returns how many keys a query may attend to, on average."""
         return key.shape[2] - self.causal * (query.shape[2] - 1) / 2
 
     def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
-        """S, or each of its two factors, from scores of the same shape."""
+        """Computes S, or each of its two factors, from scores of the same shape."""
         if self.log_rate is not None:
             log_rate = self._log_rate(n_keys)
             log_rate = unit_gradient(log_rate, 0) if torch.is_grad_enabled() else log_rate
@@ -236,15 +236,15 @@ class SBMAttention(nn.Module):
         return scores.clamp(max=largest).exp() / divisor
 
     def block_parameters(self) -> list[nn.Parameter]:
-        """The parameters of the block model: all except the sink, which belongs to the attention."""
+        """Returns the parameters of the block model: all except the sink, which belongs to the attention."""
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
     def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
-        """The logarithm of γ: a learned number plus a start, which the first training step sets; 0 means not set."""
-        assert self.log_rate is not None  # likelihood has one
+        """Returns log γ: a learned number plus a start, which the first training step sets and is 0 until then."""
+        assert self.log_rate is not None  # set if learning is "likelihood"
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
-        now = torch.where(self.log_start == 0, self._start(n_keys), self.log_start)  # without waiting for a GPU
+        now = torch.where(self.log_start == 0, self._start(n_keys), self.log_start)  # does not wait for a GPU
         if self.training and torch.is_grad_enabled():
             self.log_start.copy_(now)
         return self.log_rate + now
@@ -267,12 +267,12 @@ class SBMAttention(nn.Module):
     ) -> AttentionOutput:
         """Samples a mask and attends along it; with ``return_edges``, the output includes the edges.
 
-        Token masks are True at real tokens. ``generator`` is the source of one int64 for the mask, and another for
-        dropout. ``cache`` contains the layer's tokens before these (:class:`~sbmt.attention.cache.Cache`); edges of
-        crossed memberships are then numbered within the cache's capacity.
+        Token masks are True at real tokens. ``generator`` is the source of one int64 for the mask and another for
+        dropout. ``cache`` contains the layer's earlier tokens (:class:`~sbmt.attention.cache.Cache`); with crossed
+        memberships, edges are then numbered within the cache's capacity.
 
-        For an empty batch and for tensors without numbers (``torch.device("meta")``, ``FakeTensorMode``), the output
-        has the right shapes and no edges. Raises SbmtError on arguments that do not fit, and inside ``torch.export``.
+        For an empty batch and for tensors without data (``torch.device("meta")``, ``FakeTensorMode``), the output has
+        the right shapes and no edges. Raises SbmtError for inconsistent arguments, and inside ``torch.export``.
         """
         check_attention_inputs(query, key, value, None if self.causal else self.window)
         if (shapes := shapes_alone(self, query, key, value)) is not None:
@@ -294,18 +294,18 @@ class SBMAttention(nn.Module):
         check_attention_inputs(query, key, key)
         check_untransformed(query, key)
         if query.shape[1::2] != (self.n_heads, self.d_head):
-            expected = f"tokens of shape (batch, {self.n_heads} heads, n, width {self.d_head})"
+            expected = f"tokens of shape (batch, n_heads = {self.n_heads}, n, d_head = {self.d_head})"
             raise SbmtError(expected, tuple(query.shape), "build the layer for this shape")
 
     def extra_repr(self) -> str:
-        """The settings in one line."""
+        """Returns the settings in one line."""
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in SHOWN) + f", sink={self.sink is not None}"
 
 
 class StaticSBMAttention(SBMAttention):
-    r"""SBM attention whose memberships depend only on the position: the control for what masks gain from the input.
+    r"""SBM attention whose memberships depend only on positions, a control for how much masks gain from the input.
 
-    With learned tables $P^Q, P^K \in \mathbb{R}^{n \times d}$ per head in place of the queries and keys,
+    With learned tables $P^Q, P^K \in \mathbb{R}^{n \times d}$ per head in place of queries and keys,
 
     $$\hat Q = \sigma(\operatorname{MLP}(P^Q)\, C^\top), \quad \hat K = \sigma(\operatorname{MLP}(P^K)\, C^\top), \quad
     M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top).$$
@@ -314,11 +314,11 @@ class StaticSBMAttention(SBMAttention):
     trained through the gate, and attention uses the actual queries, keys and values.
 
     Args:
-        n_positions: Length of the longest sequence of queries or keys. Positions count padded tokens too.
-        **settings: These and the other arguments are those of :class:`~sbmt.layers.SBMAttention`.
+        n_positions: Length of the longest sequence of queries or keys. Padded tokens count as positions, too.
+        **settings: Further arguments of :class:`~sbmt.layers.SBMAttention`, whose other arguments are the same.
 
-    Cost: that of :class:`~sbmt.layers.SBMAttention`, with the memberships computed once for the batch, and
-    2 · heads · n_positions · d_head additional parameters. Not in the paper.
+    Cost: as for :class:`~sbmt.layers.SBMAttention`, except that memberships are computed once for the whole batch, and
+    there are 2 · heads · n_positions · d_head additional parameters. Not in the paper.
     """
 
     def __init__(self, d_head: int, n_heads: int, n_clusters: int = 128, *, n_positions: int, **settings: Any) -> None:
@@ -332,13 +332,13 @@ class StaticSBMAttention(SBMAttention):
         """Reinitialises all parameters, as the constructor does."""
         super().reset_parameters()
         for table in (getattr(self, name, None) for name in ("query_positions", "key_positions")):
-            if table is not None:  # the constructor creates them last
+            if table is not None:  # the constructor creates the tables last
                 nn.init.normal_(table)
 
     def block_model(
         self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> BlockModel:
-        """The block model of as many positions as there are tokens, for each example."""
+        """Infers the block model of the first positions, as many as there are tokens, and repeats it per example."""
         self._check_tokens(query, key)
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:

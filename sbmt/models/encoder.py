@@ -1,4 +1,4 @@
-"""The pre-LN encoder: embeddings, positions, blocks and a norm."""
+"""The pre-LN encoder: embeddings, positions, blocks and a final norm."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -18,11 +18,11 @@ from sbmt.types import AttentionOutput, check_no_proxies, is_fake
 Positions = Literal["learned", "rotary", "none"]
 Tokens = Int[Tensor, "batch n *ids"] | Float[Tensor, "batch n d_input"]
 Vectors = Float[Tensor, "batch n d_model"]
-Mask = Bool[Tensor, "batch n"] | None  # True = real token; None means that all are
+Mask = Bool[Tensor, "batch n"] | None  # True = real token; None = all real
 
 
 class EncoderBlock(nn.Module):
-    """x + attention(norm(x)), then x + MLP(norm(x)), with GELU; ``arguments`` are those of the attention."""
+    """A pre-LN block: x + attention(norm(x)), then x + MLP(norm(x)), with GELU; ``arguments`` are for the attention."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Vectors, key_padding_mask: Mask = None, **options: Any) -> tuple[Vectors, AttentionOutput]:
-        """The new token vectors, and the output of the attention; ``options`` are passed to the attention."""
+        """Returns the new token vectors and the output of the attention layer, which also gets ``options``."""
         y = self.attention_norm(x)
         y, attended = self.attention(y, y, y, key_padding_mask, **options)
         x = x + self.dropout(y)
@@ -52,32 +52,32 @@ class EncoderBlock(nn.Module):
 
 
 class ModelOutput(NamedTuple):
-    """The output of a model: ``values``, and ``attention``, one :class:`~sbmt.types.AttentionOutput` per layer."""
+    """The output of a model: ``values`` and ``attention``, one :class:`~sbmt.types.AttentionOutput` per layer."""
 
     values: Tensor  # the encoder's token vectors (batch, n, d_model), or a head's logits
     attention: tuple[AttentionOutput, ...]
 
 
 class Encoder(nn.Module):
-    """Token embeddings, positions, blocks, and a final norm.
+    """An encoder: token embeddings, positions, blocks, and a final norm.
 
     Args:
-        vocab_size: Number of token ids; None where tokens are vectors.
-        max_length: Length of the longest sequence; None sets no limit.
+        vocab_size: Number of token ids; None if tokens are vectors.
+        max_length: Length of the longest sequence; None means no limit.
         d_model: Width of the token vectors; ``d_hidden`` is the width inside each block's MLP.
-        n_heads: Heads of each of the ``n_layers`` blocks.
+        n_heads: Number of heads in each of the ``n_layers`` blocks.
         dropout: Dropout after the embedding, attention and MLPs, in [0, 1).
         embedding_std: Initial standard deviation of the embeddings.
-        n_ids: Ids that make up one token; their embeddings, narrower by this factor, are concatenated.
-        d_input: Width of the tokens where they are vectors, instead of ``vocab_size``.
+        n_ids: Number of ids that make up a token; their embeddings, narrower by this factor, are concatenated.
+        d_input: Width of the tokens if they are vectors, instead of ``vocab_size``.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
-            and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` leaves positions out. None means learned
-            positions where ``max_length`` is given, and no positions otherwise.
+            and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` omits positions. None means learned
+            positions if ``max_length`` is given, and no positions otherwise.
         convolution: Width of a depthwise causal convolution, whose output is added to the embeddings, so that a single
-            layer of attention can look for a pair of neighbours; 0 leaves it out.
-        **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of that attention.
+            attention layer can look for a pair of neighbours; 0 means no convolution.
+        **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of its attention.
 
-    Paper: section 5; pre-LN and GELU are those of the paper's pipeline.
+    Paper: section 5; pre-LN and GELU are taken from the paper's pipeline.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class Encoder(nn.Module):
         super().__init__()
         check_dropout(dropout)
         if not is_number(embedding_std) or not 0 <= embedding_std < 1e30:
-            raise SbmtError(f"embedding_std must be in [0, 1e30), got {embedding_std}: 0.02 is usual")
+            raise SbmtError(f"embedding_std must be in [0, 1e30), got {embedding_std}: start with 0.02")
         if (vocab_size is None) == (d_input is None):
-            raise SbmtError(f"give either vocab_size or d_input, got {'neither' if d_input is None else 'both'}")
+            raise SbmtError(f"pass either vocab_size or d_input, got {'neither' if d_input is None else 'both'}")
         optional = {"vocab_size": vocab_size, "d_input": d_input, "max_length": max_length}
         sizes = {name: size for name, size in optional.items() if size is not None}
         check_sizes(d_model=d_model, n_heads=n_heads, n_layers=n_layers, n_ids=n_ids, **sizes)
@@ -112,9 +112,9 @@ class Encoder(nn.Module):
             positions = "none" if max_length is None else "learned"
         check_choice("positions", positions, Positions)
         if positions == "learned" and max_length is None:
-            raise SbmtError("learned positions need max_length: give it, or use rotary positions")
+            raise SbmtError("learned positions require max_length: pass it, or use rotary positions")
         if positions == "rotary" and "transform_heads" in arguments:
-            raise SbmtError("give either rotary positions or transform_heads, got both")
+            raise SbmtError("pass either positions='rotary' or transform_heads, got both")
         self.d_model, self.max_length, self.vocab_size, self.positions = d_model, max_length, vocab_size, positions
         self.token_embedding: nn.Embedding | nn.Linear
         if d_input is None:
@@ -155,15 +155,15 @@ class Encoder(nn.Module):
         Args:
             tokens: int64 ids ``(batch, n)`` or ``(batch, n, n_ids)``, or vectors ``(batch, n, d_input)``.
             mask: bool ``(batch, n)``, True = real token.
-            generator: Source of the masks' seeds.
+            generator: Source of the seeds for masks.
             return_edges: Whether each layer's output includes its edges.
-            caches: Each layer's cache of the tokens before these (:class:`~sbmt.attention.cache.Cache`).
+            caches: The caches of earlier tokens, one per layer (:class:`~sbmt.attention.cache.Cache`).
         """
         first = caches[0].length if caches else 0
         self._check(tokens, first)
         mask = check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         if self.vocab_size is None:
-            tokens = zero_padding(tokens, mask)  # padded vectors may be NaN
+            tokens = zero_padding(tokens, mask)  # padded vectors may contain NaN
         x = self.token_embedding(tokens).flatten(2)  # batch n d_model
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[first : first + x.shape[1]]
@@ -178,7 +178,7 @@ class Encoder(nn.Module):
         return ModelOutput(self.norm(x), tuple(attention))
 
     def _convolve(self, x: Vectors, cache: Cache | None) -> Vectors:
-        """The convolution of embeddings, after those in the cache."""
+        """Convolves embeddings, which continue those in the cache."""
         assert self.convolution is not None
         n_before = self.convolution.kernel_size[0] - 1
         before = cache.embedded if cache is not None else None
@@ -188,7 +188,7 @@ class Encoder(nn.Module):
         return self.convolution(x.mT).mT
 
     def _check(self, tokens: Tensor, first: int) -> None:
-        """Raises SbmtError unless these tokens are valid inputs at these positions."""
+        """Raises SbmtError unless the tokens are valid inputs at positions from ``first`` on."""
         check_no_proxies(tokens=tokens)
         is_vector, kind = self.vocab_size is None, "int64" if self.vocab_size else "floating-point"
         is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape
@@ -198,11 +198,11 @@ class Encoder(nn.Module):
             sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
             raise SbmtError(f"tokens must be a {kind} tensor ({sizes}), got {describe(tokens)}")
         if tokens.device != (device := self.norm.weight.device):
-            raise SbmtError(f"tokens must be on {device}, where the model is, got {tokens.device}")
+            raise SbmtError(f"tokens must be on {device}, like the model, got {tokens.device}")
         if self.vocab_size is not None and len(tokens) and not is_fake(tokens):
             low, high = map(int, torch.aminmax(tokens))
             if low < 0 or high >= self.vocab_size:
                 raise SbmtError(f"token ids must be in [0, {self.vocab_size}), got ids from {low} to {high}")
         n = first + tokens.shape[1]
         if self.max_length is not None and n > self.max_length:
-            raise SbmtError(f"sequences have at most {self.max_length} tokens, got {n}: truncate, or raise max_length")
+            raise SbmtError(f"at most {self.max_length} tokens", n, "truncate sequences, or increase max_length")

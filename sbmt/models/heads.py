@@ -1,4 +1,4 @@
-"""Heads on an encoder. Every model is called like the encoder, and passes its ``options`` on to it."""
+"""Models that put a head on an encoder. They are called like the encoder, and pass their ``options`` on to it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 
 
 def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> Float[Tensor, "batch d_model"]:
-    """The sum over real tokens divided by their number, or by n with ``is_padded_mean``; zeros without real tokens."""
+    """Sums over real tokens and divides by their number, or by n with ``is_padded_mean``; zeros without real tokens."""
     if mask is None:
         return values.mean(1)
     count = mask.shape[1] if is_padded_mean else mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
@@ -23,7 +23,7 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """An encoder and a head, here on the mean over real tokens; with ``has_single_ids``, a token must be one id."""
+    """An encoder with a head on the mean over real tokens; with ``has_single_ids``, each token must be one id."""
 
     head: nn.Module
     is_padded_mean = False
@@ -31,27 +31,27 @@ class Head(nn.Module):
     def __init__(self, encoder: Encoder, *, has_single_ids: bool = False, **sizes: int) -> None:
         super().__init__()
         if not isinstance(encoder, Encoder):
-            raise SbmtError(f"a model needs an Encoder, got {type(encoder).__name__}")
+            raise SbmtError(f"encoder must be an Encoder, got {type(encoder).__name__}")
         if has_single_ids and (encoder.vocab_size is None or encoder.token_shape):
             kind = type(self).__name__
-            raise SbmtError(f"{kind} needs an encoder of tokens with one id each: build it without d_input and n_ids")
+            raise SbmtError(f"{kind} requires tokens with one id each: build the encoder without d_input and n_ids")
         check_sizes(**sizes)
         self.encoder = encoder
 
     def forward(self, tokens: Tokens, mask: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n_labels)``."""
+        """Returns logits ``(batch, n_labels)``."""
         encoded = self.encoder(tokens, mask, **options)
         return ModelOutput(self.head(mean_of_real(encoded.values, mask, self.is_padded_mean)), encoded.attention)
 
 
 class SequenceClassifier(Head):
-    """Encoder, mean over real tokens, and an MLP with one hidden layer, which gives ``n_labels`` logits per sequence.
+    """An encoder, the mean over real tokens, and an MLP with one hidden layer that gives ``n_labels`` logits.
 
     Args:
-        is_padded_mean: Whether to divide by n instead of the number of real tokens, as the paper's pipeline does.
+        is_padded_mean: Whether to divide by n instead of by the number of real tokens, as the paper's pipeline does.
     """
 
-    n_means = 1  # number of means that the head takes
+    n_means = 1  # number of means that the head takes as input
 
     def __init__(self, encoder: Encoder, n_labels: int, d_hidden: int, *, is_padded_mean: bool = False) -> None:
         super().__init__(encoder, n_labels=n_labels, d_hidden=d_hidden)
@@ -61,14 +61,14 @@ class SequenceClassifier(Head):
 
 
 class SentenceClassifier(Head):
-    r"""Encoder, mean x over real tokens, and an MLP with one hidden layer of tanh.
+    r"""An encoder, the mean x over real tokens, and an MLP with one hidden layer and tanh.
 
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
     Args:
-        dropout: Dropout before both linear layers in training, in [0, 1).
+        dropout: Dropout before each linear layer in training, in [0, 1).
 
-    Paper: section 5.3 and Table 7; the head is that of the paper's pipeline. Deviation: the mean excludes padding.
+    Paper: section 5.3 and Table 7; the head is from the paper's pipeline. Deviation: the mean excludes padding.
     """
 
     def __init__(self, encoder: Encoder, n_labels: int, *, dropout: float = 0.0) -> None:
@@ -79,12 +79,12 @@ class SentenceClassifier(Head):
 
 
 class DualEncoder(SequenceClassifier):
-    r"""Encodes both documents of a pair separately, and compares their means by an MLP of $[x, y, x \odot y, x - y]$.
+    r"""Encodes both documents of a pair separately and compares their means by an MLP on $[x, y, x \odot y, x - y]$.
 
     Args:
-        encoder: This and the other arguments are those of :class:`SequenceClassifier`.
+        encoder: The encoder; all arguments are those of :class:`SequenceClassifier`.
 
-    Paper: appendix, retrieval; the head is that of the paper's pipeline.
+    Paper: appendix, retrieval; the head is from the paper's pipeline.
     """
 
     n_means = 4
@@ -92,10 +92,10 @@ class DualEncoder(SequenceClassifier):
     def forward(
         self, tokens: Int[Tensor, "batch 2 n"], mask: Bool[Tensor, "batch 2 n"] | None = None, **options: Any
     ) -> ModelOutput:
-        """Logits ``(batch, n_labels)``, and the attention of the 2 · batch documents, pair by pair."""
+        """Returns logits ``(batch, n_labels)`` and the attention of all 2 · batch documents, pair by pair."""
         for name, x in {"tokens": tokens, "mask": tokens if mask is None else mask}.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] != 2:
-                raise SbmtError(f"{name} of pairs must have shape (batch, 2, n), got {describe(x)}")
+                raise SbmtError(f"{name} for pairs must have shape (batch, 2, n), got {describe(x)}")
         flat = None if mask is None else mask.flatten(0, 1)
         encoded = self.encoder(tokens.flatten(0, 1), flat, **options)
         means = mean_of_real(encoded.values, flat, self.is_padded_mean)
@@ -107,13 +107,13 @@ class TokenHead(Head):
     """A model that computes the logits of each token from its vector alone."""
 
     def logits(self, values: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*tokens n_logits"]:
-        """The logits of tokens with these vectors."""
+        """Returns the logits of tokens with these vectors."""
         return self.head(values)
 
     def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
-        """Logits ``(batch, n, n_logits)``; ``options`` are those of the encoder.
+        """Returns logits ``(batch, n, n_logits)``; ``options`` are those of the encoder.
 
-        With ``selected``, bool ``(batch, n)``, only where that is True: ``(n_selected, n_logits)``, row by row.
+        With ``selected``, bool ``(batch, n)``, it returns only logits where this is True, ``(n_selected, n_logits)``.
         """
         values, attention = self.encoder(tokens, mask, **options)
         if selected is not None:
@@ -127,7 +127,7 @@ class TokenHead(Head):
 
 
 class TokenTagger(TokenHead):
-    """An encoder and a linear layer on every token.
+    """An encoder with a linear layer that is applied to every token.
 
     Args:
         encoder: The encoder.
@@ -140,13 +140,13 @@ class TokenTagger(TokenHead):
 
 
 class MaskedLM(TokenHead):
-    r"""Encoder, and a head that scores the whole vocabulary at the selected tokens.
+    r"""An encoder with a head that scores the whole vocabulary at the selected tokens.
 
-    With x the encoder's vector of a token and $E \in \mathbb{R}^{V \times d}$ the encoder's token embeddings,
+    For the encoder's vector x of a token and its token embeddings $E \in \mathbb{R}^{V \times d}$,
 
     $$\operatorname{logits} = \operatorname{LayerNorm}(\operatorname{GELU}(x W^\top + c))\, E^\top + b.$$
 
-    The model has one E, for input and output; $b \in \mathbb{R}^V$ starts at zero.
+    Input and output share E; $b \in \mathbb{R}^V$ starts at zero.
 
     Args:
         encoder: An encoder of tokens with one id each.
@@ -162,14 +162,14 @@ class MaskedLM(TokenHead):
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
 
     def logits(self, values: Tensor) -> Tensor:
-        """The scores of the whole vocabulary."""
+        """Returns the scores of the whole vocabulary."""
         return nn.functional.linear(self.head(values), self.encoder.token_embedding.weight, self.bias)
 
 
 class CausalLM(TokenHead):
-    r"""Causal encoder, and logits of the next token, $x_i E^\top$.
+    r"""A causal encoder with logits of the next token, $x_i E^\top$.
 
-    Here $x_i$ is the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ the token embeddings.
+    Here $x_i$ is the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ are the embeddings.
 
     Args:
         encoder: An encoder of tokens with one id each, built with ``causal=True``.
@@ -187,10 +187,10 @@ class CausalLM(TokenHead):
         for module in encoder.modules():
             if isinstance(module, MultiHeadAttention) and not getattr(module.attention, "causal", False):
                 kind = type(module.attention).__name__
-                raise SbmtError(f"{kind} in the encoder is not causal: use an attention with causal=True")
+                raise SbmtError(f"{kind} in the encoder is not causal: use attention with causal=True")
 
     def logits(self, values: Tensor) -> Tensor:
-        """The scores of the whole vocabulary."""
+        """Returns the scores of the whole vocabulary."""
         return values @ self.encoder.token_embedding.weight.T
 
     @torch.no_grad()
@@ -204,22 +204,22 @@ class CausalLM(TokenHead):
         top_k: int | None = None,
         generator: Generator | None = None,
     ) -> Int[Tensor, "batch n_all"]:
-        """Continues sequences by tokens drawn from the softmax of the logits; returns whole sequences.
+        """Continues sequences by tokens drawn from the softmax of the logits, and returns the whole sequences.
 
         Args:
-            tokens: The beginnings of the sequences; shorter ones are padded on the left.
-            n_new: How many tokens to add, at least 1.
-            mask: bool ``(batch, n)``, True = real token; None means that all are. Each sequence is continued as if it
-                were alone, so positions count from its first real token. Sequences of one length are decoded together.
-            temperature: Divides the logits; 0 takes the most likely token.
-            top_k: Draw only from this number of the most likely tokens.
-            generator: Source of the masks' seeds and of the tokens.
+            tokens: The beginnings of the sequences; shorter sequences are padded on the left.
+            n_new: Number of tokens to add, at least 1.
+            mask: bool ``(batch, n)``, True = real token; None = all real. Each sequence is continued as if it were
+                alone, so positions count from its first real token. Sequences of equal length are decoded together.
+            temperature: The number by which logits are divided; 0 selects the most likely token.
+            top_k: How many of the most likely tokens to draw from; None means all.
+            generator: Source of the seeds for masks and of the tokens.
 
-        Attention runs in eval mode. Its cost per token is that of :func:`~sbmt.layers.functional.attend_next` with the
-        preset ``"fitted"``; otherwise it grows with the length of the context.
+        Attention runs in eval mode. With the preset ``"fitted"``, its cost per token is that of
+        :func:`~sbmt.layers.functional.attend_next`; otherwise it grows with the length of the context.
 
         Raises SbmtError if an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a
-        sequence is padded on the right or has no real token.
+        sequence is padded on the right or has no real tokens.
         """
         if mask is not None:
             options = {"temperature": temperature, "top_k": top_k, "generator": generator}
@@ -246,7 +246,7 @@ class CausalLM(TokenHead):
         return tokens
 
     def _generate_padded(self, tokens: Tensor, mask: Tensor, n_new: int, options: dict[str, Any]) -> Tensor:
-        """:meth:`generate`, one length at a time."""
+        """Does what :meth:`generate` does for padded sequences, one length at a time."""
         check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         n_real = mask.sum(1)
         is_left = (mask[:, 1:] >= mask[:, :-1]).all(1) & (n_real > 0)

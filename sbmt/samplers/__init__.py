@@ -1,7 +1,7 @@
-"""Samplers: ways of drawing edges from a block model.
+"""Samplers, which draw edges from a block model.
 
 Start with :mod:`~sbmt.samplers.bernoulli`, which visits every pair, then read :mod:`~sbmt.samplers.exact`, which draws
-from the same law in time that grows with the number of edges.
+from the same distribution in time proportional to the number of edges.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
 class Sampler(NamedTuple):
-    """A function that draws edges, called without gradients and with checked arguments, and their law.
+    """A function that draws edges, called with checked arguments and without gradients, and the law of the edges.
 
     Edges have the block model's shape and masks. An edge depends only on the probabilities, the seed (an int64), and
     its address: ``first_example`` plus the position in the batch, head and query.
     """
 
-    draw: Draw  # of a block model, δ, a seed and the number of the first example
-    law: Link | None = None  # gives the probabilities of edges; None = the block model's link
+    draw: Draw  # a function of a block model, δ, a seed and the number of the first example
+    law: Link | None = None  # the link that gives the probabilities of edges; None means the block model's
 
 
 SAMPLERS = {
@@ -36,7 +36,7 @@ SAMPLERS = {
     "fastrg": Sampler(sample_fastrg, law="poisson"),
     "bernoulli": Sampler(sample_bernoulli),
 }
-"""Samplers by name; to add yours, add an entry before you build a layer with it."""
+"""The samplers by name; to use your own, add an entry before you build a layer with it."""
 RESERVED = frozenset(SAMPLERS)
 
 
@@ -50,25 +50,25 @@ def sample_edges(
 ) -> EdgeList:
     r"""Draws one mask per example and head.
 
-    | ``sampler`` | law of each edge, all independent | cost |
+    | ``sampler`` | distribution of each edge, independent of the others | cost |
     |---|---|---|
     | ``exact`` | Bernoulli($\min(p + \delta, 1)$) | O(n k² + edges · k) |
-    | ``bernoulli`` | the same, one uniform per pair | O(n² k) |
-    | ``fastrg`` | Bernoulli($1 - e^{-(r + \delta)}$), r the pair's rate | O(n k² + edges) |
+    | ``bernoulli`` | the same, from one uniform number per pair | O(n² k) |
+    | ``fastrg`` | Bernoulli($1 - e^{-(r + \delta)}$), where r is the rate of the pair | O(n k² + edges) |
 
-    Under the Poisson link all three agree: $1 - e^{-(r + \delta)}$ is the law.
+    Under the Poisson link all three agree: each edge is Bernoulli($1 - e^{-(r + \delta)}$).
 
     Args:
         block_model: The block model to draw from.
         sampler: A name in :data:`SAMPLERS`.
         exploration: δ in [0, 1), added to the probability (bilinear link) or the rate (Poisson link) of real pairs.
-        generator: Source of the seed, an int64; None is torch's default CPU generator.
-        first_example: Index of the batch's first example, relative to that of
-            :func:`~sbmt.counter_rng.examples_from`. Examples 0…7 drawn at once equal 0…3 and 4…7 drawn from the same
-            seed with ``first_example`` 0 and 4.
+        generator: Source of the seed, an int64; None means torch's default CPU generator.
+        first_example: Index of the batch's first example, counted from the start that
+            :func:`~sbmt.counter_rng.examples_from` sets. Drawing examples 0…7 at once gives the same masks as drawing
+            0…3 and 4…7 from the same seed with ``first_example`` 0 and 4.
 
     Raises:
-        SbmtError: On anything but a block model, an unknown sampler, or δ or ``first_example`` out of range.
+        SbmtError: If this is not a block model, the sampler is unknown, or δ or ``first_example`` is out of range.
 
     Paper: equation 8; ``fastrg`` is its Algorithm 1, and records how often each edge was drawn.
 
@@ -88,17 +88,17 @@ def sample_edges(
 def draw_edges(
     block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    """:func:`sample_edges` without its checks, from a seed, with the edges of a window if there is one."""
+    """Does what :func:`sample_edges` does, from a seed and without checks; adds the edges of a window, if any."""
     with torch.no_grad():
         if sampler == "exact":
             return sample_exact(block_model, exploration, seed, first_example, window)
         edges = SAMPLERS[sampler].draw(block_model, exploration, seed, first_example)
         if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "return one")
+            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "fix it")
         return edges if window is None else edges.with_window(window)
 
 
 def law_of(sampler: str, link: Link) -> Link:
-    """The link whose probabilities a sampler draws with, given the block model's link."""
+    """Returns the link that gives the probabilities of a sampler's edges, given the block model's link."""
     return SAMPLERS[sampler].law or link

@@ -1,4 +1,4 @@
-"""The sampler that defines the law: one uniform number per query-key pair."""
+"""The sampler that defines the distribution of masks, with one uniform number per query-key pair."""
 
 import torch
 
@@ -9,7 +9,7 @@ from sbmt.samplers.streams import in_float64, row_address
 
 
 def sample_bernoulli(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    """M_ij = 1 where the uniform number of cell (i, j) is below its edge probability. O(n² k) time, O(n²) memory."""
+    """Sets M_ij = 1 if the uniform number of cell (i, j) is below its probability. O(n² k) time, O(n²) memory."""
     query, key = in_float64(block_model).rate_factors(exploration)
     rows = torch.arange(query[..., 0].numel(), device=query.device)
     address = row_address(rows, block_model.shape, first_example)

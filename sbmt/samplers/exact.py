@@ -13,17 +13,17 @@ from sbmt.samplers.fastrg import causal_cells, poisson_cells
 from sbmt.samplers.streams import in_float64, row_address
 from sbmt.types import has_kernels_for, not_compiled
 
-MAX_BOOST = 32.0  # the law is off by less than 2e-14 with so many candidates for a probability of 1
-DENSE_SHARE = 1 / 8  # expected candidates per pair, above which drawing pair by pair is cheaper
+MAX_BOOST = 32.0  # candidates for a probability of 1, with which the distribution is off by less than 2e-14
+DENSE_SHARE = 1 / 8  # the number of expected candidates per pair above which drawing pair by pair is cheaper
 
 
 def sample_exact(
     block_model: BlockModel, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    r"""Every pair of real tokens is an edge with its probability, independently of all others.
+    r"""Draws every pair of real tokens independently, with its edge probability.
 
-    A window is added as by :meth:`EdgeList.with_window`. Compiled loops draw the edges on the CPU, kernels on a GPU,
-    and otherwise :func:`sample_with_torch`: the law is the same, but one seed gives different edges.
+    A window is added as by :meth:`EdgeList.with_window`. Edges are drawn by compiled loops on a CPU, by kernels on a
+    GPU, and otherwise by :func:`sample_with_torch`: the distribution is the same, but a seed gives different edges.
 
     Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k), unless crossed.
     """
@@ -46,7 +46,7 @@ def sample_exact(
 
 @not_compiled
 def _sample_on_gpu(model: BlockModel, exploration: float, seed: int, first_example: int, reach: int) -> EdgeList:
-    """The edges of :func:`sbmt.layers.drawn.attend_and_draw`."""
+    """Draws the same edges as :func:`sbmt.layers.drawn.attend_and_draw`."""
     from sbmt.kernels.gpu.draw import list_edges, prepare
     from sbmt.kernels.gpu.pairs import list_pairs
 
@@ -60,19 +60,19 @@ def _sample_on_gpu(model: BlockModel, exploration: float, seed: int, first_examp
 
 
 def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    r"""Draws Poisson candidates, merges repeated ones, and thins them to the Bernoulli law.
+    r"""Draws Poisson candidates, merges repeated ones, and thins them to Bernoulli edges.
 
     Row i draws Poisson candidates at rate $c_i x_{ij}$, where $x = r + \delta$, so that a pair is drawn at least once
     with probability $1 - e^{-c_i x_{ij}}$, independently of all others. With a uniform u, a distinct candidate is kept
     if $u (1 - e^{-c_i x_{ij}}) < p(x_{ij})$, which makes it exactly Bernoulli($p(x_{ij})$), provided that
     $1 - e^{-c_i x} \ge p(x)$ for every pair of the row. Under the bilinear link, where $p(x) = \min(x, 1)$, this holds
-    for $c_i = -\ln(1 - \bar x_i)/\bar x_i$ with an upper bound $\bar x_i$ of the row, at most 32. Under the Poisson
-    link the candidates already have the right law: c = 1, and all are kept.
+    for $c_i = -\ln(1 - \bar x_i)/\bar x_i$, at most 32, where $\bar x_i$ bounds the row. Under the Poisson link the
+    candidates already have the right distribution, so c = 1 and all are kept.
 
-    Graphs for which so many candidates are expected that this is cheaper are drawn pair by pair, as are single queries
-    of causal models.
+    If a graph (or, in causal models, a query) expects so many candidates that drawing pair by pair is cheaper, it is
+    drawn that way.
 
-    Cost: O(n k²) for the tables, O(log(n k) + k) per edge; it only grows with n² for dense graphs.
+    Cost: O(n k²) for the tables, O(log(n k) + k) per edge; only for dense graphs does it grow with n².
     """
     query, key = in_float64(block_model).rate_factors(exploration)  # batch heads n K, batch heads m K
     boost = _boost(block_model, query, key)  # batch heads n 1
@@ -101,7 +101,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
 
 
 def _boost(block_model: BlockModel, query: Tensor, key: Tensor) -> Tensor:
-    """The factor c of each row, rounded up."""
+    """Returns the factor c of each row, rounded up."""
     if block_model.link == "poisson":
         return torch.ones_like(query[..., :1])
     most = key.cummax(2).values[:, :, block_model.offset :] if block_model.causal else key.amax(2, keepdim=True)

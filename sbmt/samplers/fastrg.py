@@ -1,4 +1,4 @@
-"""The paper's Algorithm 1, with its normalisation corrected."""
+"""The paper's Algorithm 1 with a corrected normalisation."""
 
 import torch
 from jaxtyping import Float, Int
@@ -12,16 +12,16 @@ from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import zero_padding
 from sbmt.samplers.streams import choose_by_weight, cumulative_table, in_float64, in_rows, poisson_quantile, row_address
 
-MOST_DRAWS = 1 << 26  # some 50 bytes each, so a few GiB
+MOST_DRAWS = 1 << 26  # about 50 bytes each, so a few GiB
 
 
 def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_example: int) -> EdgeList:
-    r"""Draws Poisson(total rate) edges, each by first choosing its clusters, and merges repeated ones.
+    r"""Draws Poisson(total rate) edges, choosing the clusters of each edge first, and merges repeated edges.
 
-    The number of times a pair is drawn is Poisson with mean $r_{ij} + \delta$, so it becomes an edge with probability
-    $1 - e^{-(r_{ij} + \delta)}$: at most 63.2 % under the bilinear link.
+    The number of times that a pair is drawn is Poisson with mean $r_{ij} + \delta$, so it becomes an edge with
+    probability $1 - e^{-(r_{ij} + \delta)}$, which is at most 63.2 % under the bilinear link.
 
-    Cost: O(n k + k²) for tables and O(log(n k)) per edge drawn; raises SbmtError beyond 2²⁶ draws.
+    Cost: O(n k + k²) for tables and O(log(n k)) per draw; raises SbmtError beyond 2²⁶ draws.
     Paper: Algorithm 1. Deviations: D_Y and D_Z, which the paper prints inverted, are corrected; examples and heads are
     drawn together; exploration is an additional cluster; the multiplicity of each edge is recorded.
     """
@@ -37,10 +37,10 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
 
 
 def poisson_cells(query: Tensor, rate: Tensor, key: Tensor, seed: int, first_example: int) -> Int[Tensor, " n_draws"]:
-    """The cells of a Poisson number of draws in each graph, in any order and with repeats.
+    """Makes a Poisson number of draws in each graph and returns their cells, in any order and with repetitions.
 
-    ``rate``, ``(batch, heads, pairs)``, is the expected number of draws of each pair (u, v) of clusters, or of each
-    cluster u = v. Such a draw chooses query i with probability ∝ ``query[i, u]``, and key j ∝ ``key[j, v]``.
+    ``rate``, ``(batch, heads, pairs)``, is the expected number of draws for each pair (u, v) of clusters, or for each
+    cluster u = v. A draw chooses query i with probability ∝ ``query[i, u]`` and key j with probability ∝ ``key[j, v]``.
     """
     batch, heads, n_queries, n_clusters = query.shape
     n_keys, n_pairs, device = key.shape[2], rate.shape[2], query.device
@@ -67,7 +67,7 @@ def poisson_cells(query: Tensor, rate: Tensor, key: Tensor, seed: int, first_exa
 def causal_cells(
     query: Float[Tensor, "batch heads n K"], key: Float[Tensor, "batch heads m K"], seed: int, first_example: int
 ) -> Int[Tensor, " n_draws"]:
-    r""":func:`poisson_cells` with rates $\langle$query_i, key_j$\rangle$, query by query, without later keys."""
+    r"""Draws like :func:`poisson_cells`, with rates $\langle$query_i, key_j$\rangle$ and without later keys."""
     batch, heads, n_queries, n_clusters = query.shape
     n_keys = key.shape[2]
     seen = key.cumsum(2)  # memberships of the keys up to each position
@@ -80,7 +80,7 @@ def causal_cells(
     example, head, query_of = (part[row] for part in address)
     words = random_blocks(seed, Purpose.CANDIDATE, example, head, query_of, draw)  # draws 4
     cluster = choose_by_weight(cumulative_table(rates.flatten(0, 2)), n_clusters, row, words[:, 0])
-    # Binary search for the first key whose prefix sum exceeds a random share of the query's.
+    # Binary search for the first key whose prefix sum exceeds a random share of the sum over the query's keys.
     first = row // n_queries * n_keys
     low, high = torch.zeros_like(row), row % n_queries + n_keys - n_queries
     of_cluster = seen.flatten(0, 2).flatten()
@@ -96,11 +96,11 @@ def _check_total(rates: Tensor) -> None:
     total = float(rates.sum())
     if total > MOST_DRAWS:
         do = "use sampler='exact', whose cost does not grow with rates beyond 1, or reduce the rates"
-        raise SbmtError(f"at most {MOST_DRAWS:,} edges to draw, repeats included", f"{total:.3g}", do)
+        raise SbmtError(f"at most {MOST_DRAWS:,} draws, including repetitions", f"{total:.3g}", do)
 
 
 def _with_exploration(block_model: BlockModel, exploration: float) -> tuple[Tensor, ...]:
-    """Y, B and Z in float64; exploration δ is an additional cluster: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
+    """Returns Y, B, Z in float64, with exploration δ as one more cluster: Y = [Q̂ 1], B = diag(S, δ), Z = [K̂ 1]."""
     twin = in_float64(block_model)
     query, block, key = twin.query_membership, twin.block_matrix, twin.key_membership
     if exploration > 0:

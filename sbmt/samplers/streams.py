@@ -1,4 +1,4 @@
-"""Shared code of the samplers: block models in float64, addresses of random streams, and drawing by weight."""
+"""Code that the samplers share: block models in float64, addresses of random streams, and weighted draws."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,14 +9,14 @@ from sbmt.counter_rng import WORD
 
 
 def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The (example, head, query) of flattened rows, which determine their random streams."""
+    """Returns the (example, head, query) of flattened rows, which determine their random streams."""
     _, heads, n_queries, _ = shape
     graph = rows // n_queries
     return graph // heads + first_example, graph % heads, rows % n_queries
 
 
 def in_float64(block_model: BlockModel) -> BlockModel:
-    """The same block model in float64, whose rounding errors are too small to affect the draws noticeably."""
+    """Converts a block model to float64, so that rounding errors do not affect the draws noticeably."""
     tensors = block_model.query_membership, block_model.block_matrix, block_model.key_membership
     query, block, key = (x.detach().double() for x in tensors)
     query_mask, key_mask, causal = block_model.masks
@@ -24,8 +24,8 @@ def in_float64(block_model: BlockModel) -> BlockModel:
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
-    """Cumulative weights as integers, independent of the batch: table t covers [t, t + 1) · 2³² on one axis."""
-    shares = weights.cumsum(1)  # in place from here on: at large n the table takes most of the memory
+    """Returns cumulative weights as integers, independent of the batch: table t covers [t, t + 1) · 2³² of one axis."""
+    shares = weights.cumsum(1)  # in place from here on, since at large n the table takes most of the memory
     shares.div_(shares[:, -1:].clamp(min=torch.finfo(weights.dtype).tiny))
     steps = shares.mul_(WORD).round_().long().clamp_(max=WORD)
     first = torch.arange(weights.shape[0], device=weights.device)[:, None] * WORD
@@ -33,8 +33,8 @@ def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
 
 
 def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Tensor) -> Tensor:
-    """Inverts :func:`cumulative_table`: an entry of table ``which`` for each random word. O(log(tables · n)) each."""
-    # Sorted searches touch the same cache lines, which is five times faster once the table outgrows the cache.
+    """Looks up each random word in :func:`cumulative_table` ``which`` to choose an entry. O(log(tables · n)) each."""
+    # Searching in sorted order reuses cache lines, which is five times faster once the table outgrows the cache.
     place, order = (which * WORD + word).sort()
     found = torch.empty_like(place)
     found[order] = torch.searchsorted(table, place, right=True)
@@ -42,7 +42,7 @@ def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Te
 
 
 def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """The least c with P(Poisson(rate) ≤ c) ≥ u, in float64, by a few steps from the Cornish-Fisher expansion."""
+    """Returns the least c with P(Poisson(rate) ≤ c) ≥ u, in float64, searching from the Cornish-Fisher expansion."""
     z = torch.special.ndtri(u)
     count = (rate + rate.sqrt() * z + (z * z - 1) / 6).floor().clamp(min=0)
 
@@ -57,7 +57,7 @@ def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[T
 
 
 def in_rows(counts: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor]:
-    """The row, and the position in that row, of each entry of ragged rows with these lengths."""
+    """Returns the row and the position within the row of each entry of ragged rows with these lengths."""
     row = torch.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
     start = counts.cumsum(0) - counts
     return row, torch.arange(row.numel(), device=counts.device) - start[row]

@@ -1,4 +1,4 @@
-"""Replaces full attention by fitted masks."""
+"""Replaces full attention with fitted masks."""
 
 import copy
 from typing import Any, TypeVar
@@ -14,24 +14,24 @@ from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
 DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
-"""How :func:`sparsify` differs from the preset ``fitted``: networks were trained without a sink or self-loops."""
-FULL = FullAttention, nn.MultiheadAttention  # the classes that masks replace
+"""How :func:`sparsify` differs from the preset ``fitted``, since networks were trained without a sink or self-loops."""
+FULL = FullAttention, nn.MultiheadAttention  # the classes that fitted masks replace
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
-    """Copies a trained model and replaces full attention with fitted masks; its weights do not change.
+    """Copies a trained model and replaces full attention with fitted masks; the weights do not change.
 
-    It replaces every :class:`~sbmt.baselines.FullAttention` and ``torch.nn.MultiheadAttention``, including those in
-    ``torch.nn.TransformerEncoderLayer``; the latter become an :class:`~sbmt.MultiHeadAttention` with the same
-    projections. Hugging Face models use the masks as the attention implementation ``"sbmt"``. The new block models
-    are not fitted yet: call :func:`~sbmt.fit_block_models` next.
+    It replaces every :class:`~sbmt.baselines.FullAttention` and every ``torch.nn.MultiheadAttention``, including those
+    in ``torch.nn.TransformerEncoderLayer``; a ``torch.nn.MultiheadAttention`` becomes an
+    :class:`~sbmt.MultiHeadAttention` with the same projections. Hugging Face models use masks through the attention
+    implementation ``"sbmt"``. The new block models are not fitted yet: call :func:`~sbmt.fit_block_models` next.
 
     Args:
         model: A model trained with full attention.
-        edges_per_query: c, the expected number of edges per query at the optimum. It bounds the mean number of keys
-            that a query draws; the larger it is, the closer outputs are to those of full attention.
-        **arguments: Further arguments of :class:`~sbmt.SBMAttention`, instead of those of the preset ``fitted`` and of
-            :data:`DIFFERENT`.
+        edges_per_query: The bound c on the expected number of edges per query at the optimum. The larger it is, the
+            closer outputs are to those of full attention.
+        **arguments: Further arguments of :class:`~sbmt.SBMAttention`, which override those of the preset ``fitted`` and
+            of :data:`DIFFERENT`.
 
     Raises SbmtError if the model has no full attention, or one that masks cannot replace, such as a subclass.
 
@@ -45,12 +45,12 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     """
     settings: dict[str, Any] = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | arguments
     computed = [x for m in model.modules() for x in vars(m).values() if isinstance(x, Tensor) and not x.is_leaf]
-    copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, which each call computes
+    copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, computed in each call
     holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent too
     found = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # each once
     is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
-        do = "pass one that contains sbmt's full attention, torch.nn.MultiheadAttention, or an encoder of transformers"
+        do = "pass a model with sbmt's FullAttention, torch.nn.MultiheadAttention, or an encoder of transformers"
         raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
     if is_huggingface:
         attach(holder, settings)
@@ -59,13 +59,13 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         for name, child in parent._modules.items():  # named_children() would skip repeated modules
             if child in replacements:
                 parent._modules[name] = replacements[child]
-        if isinstance(parent, nn.TransformerEncoder):  # attentions inside cannot read nested tensors
+        if isinstance(parent, nn.TransformerEncoder):  # its layers could not read nested tensors
             parent.use_nested_tensor = False
     return holder["model"]  # type: ignore[return-value]
 
 
 def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
-    """A model's attentions that learn by likelihood, by name; raises SbmtError if it has none."""
+    """Returns a model's attention layers that learn by likelihood, by name; raises SbmtError if there are none."""
     layers = {name: module for name, module in model.named_modules() if isinstance(module, SBMAttention)}
     found = {name: layer for name, layer in layers.items() if layer.learning == "likelihood"}
     if not found:
@@ -75,9 +75,9 @@ def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
 
 def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
     if type(attention) not in FULL and not is_parametrized(attention):
-        do = "use the class itself if it computes the same, or sparsify the other parts of the model separately"
-        expected = f"the class {' or '.join(kind.__name__ for kind in FULL)} itself"
-        raise SbmtError(expected, f"the subclass {type(attention).__name__} as {name}", do)
+        do = "use the base class if it computes the same, or sparsify the other parts of the model separately"
+        expected = f"{' or '.join(kind.__name__ for kind in FULL)} itself, not a subclass"
+        raise SbmtError(expected, f"{type(attention).__name__} as {name}", do)
     if isinstance(attention, nn.MultiheadAttention):
         return _from_torch(name, attention, settings)
     sizes: dict[str, Any] = {name: getattr(attention, name) for name in ("d_head", "n_heads", "dropout", "causal")}
@@ -85,17 +85,17 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
 
 
 def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
-    """A fitted mask with the same projections."""
+    """Builds a layer with a fitted mask and the same projections."""
     if theirs.bias_k is not None or theirs.add_zero_attn or not theirs._qkv_same_embed_dim:
         expected = "torch.nn.MultiheadAttention without add_bias_kv, add_zero_attn, kdim and vdim"
-        raise SbmtError(expected, f"{place} with some of them", "exclude its layer")
+        raise SbmtError(expected, f"{place} with one of these", "exclude this layer")
     kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
     first, has_bias = next(theirs.parameters()), theirs.in_proj_bias is not None
     sizes = theirs.embed_dim, theirs.num_heads, theirs.dropout, has_bias
     ours = kind(*sizes, device=first.device, dtype=first.dtype, **settings)
     projections = {name for name, _ in ours.named_parameters() if not name.startswith("attention.")}
     if others := projections ^ theirs.state_dict().keys():
-        do = "merge adapters, and remove parametrizations and pruning"
+        do = "merge adapters and remove parametrizations and pruning"
         raise SbmtError("projections with plain weights", f"{min(others)} in {place}", do)
     for name in projections:  # the same parameters, which may be frozen or tied
         owner, _, last = name.rpartition(".")
@@ -104,14 +104,14 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
 
 
 class SequenceFirst(MultiHeadAttention):
-    """An :class:`~sbmt.MultiHeadAttention` of ``(n, batch, embed_dim)``, like torch's with ``batch_first=False``."""
+    """A :class:`~sbmt.MultiHeadAttention` on ``(n, batch, embed_dim)``, like torch's with ``batch_first=False``."""
 
     batch_first = False
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any
     ) -> tuple[Tensor, AttentionOutput | None]:
-        """The forward pass of the parent class, with the first two axes swapped."""
+        """Calls the parent class with the first two axes swapped."""
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         found, attended = super().forward(query, key, value, *arguments, **options)
         return found.transpose(0, 1), attended

@@ -1,4 +1,4 @@
-"""Fits block models to an unchanged network, and measures how much of its attention their masks cover."""
+"""Fits block models to an unchanged network and measures how much of its attention the masks cover."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,16 +25,16 @@ from sbmt.types import AttentionOutput
 
 @dataclass(frozen=True, eq=False)
 class MaskQuality:
-    r"""How well a layer's masks approximate full attention: means over queries, ``(heads,)`` each.
+    r"""How well a layer's masks approximate full attention; each number is a mean over queries, ``(heads,)``.
 
-    With the weights $a_{ij}$ of full attention and $w_{ij}$ of masked attention, reweighted and 0 without an edge:
+    $a_{ij}$ are the weights of full attention and $w_{ij}$ those of reweighted masked attention, 0 without an edge.
 
     Attributes:
         attention_mass: The share of full attention along the edges, $\sum_{j: w_{ij} > 0} a_{ij}$, in [0, 1].
         density: The share of pairs that are edges, in [0, 1].
         error: The relative error $\lVert wV - aV \rVert / \lVert aV \rVert$ of the output, over all queries.
         effective_keys: The effective sample size $1 / \sum_j w_{ij}^2$ of a query's weights.
-        attended_keys: The same for full attention, $1 / \sum_j a_{ij}^2$.
+        attended_keys: The effective sample size under full attention, $1 / \sum_j a_{ij}^2$.
     """
 
     attention_mass: Tensor
@@ -46,13 +46,13 @@ class MaskQuality:
 
 @dataclass(frozen=True, eq=False)
 class MaskReport:
-    """The quality of each layer's masks, and the losses of a fit; prints as one row per head."""
+    """The quality of each layer's masks and the losses of a fit; prints as a table with one row per head."""
 
     layers: dict[str, MaskQuality]
     losses: tuple[float, ...] = ()
 
     def mean(self, name: str) -> float:
-        """The mean over all heads of an attribute of :class:`MaskQuality`."""
+        """Returns the mean of an attribute of :class:`MaskQuality` over all heads."""
         return float(torch.cat([getattr(quality, name) for quality in self.layers.values()]).mean())
 
     def __str__(self) -> str:
@@ -74,22 +74,22 @@ def fit_block_models(
     n_measured: int = 4,
     on_step: Callable[[int, float], None] | None = None,
 ) -> MaskReport:
-    """Fits the block models of a network to its attention, with everything else frozen.
+    """Fits the block models of a network to its attention while all other parameters are frozen.
 
-    During the fit every layer uses full attention without dropout, and its block model learns by likelihood from the
+    During the fit, every layer uses full attention without dropout, and its block model learns by likelihood from the
     attention of some queries (:func:`~sbmt.block_model.fit.fit_loss`).
 
     Args:
         model: The result of :func:`~sbmt.sparsify`, or a model trained with the preset ``fitted``.
-        batches: Inputs of the model: tensors, tuples of arguments, or mappings of keyword arguments, repeated as often
-            as needed.
-        steps: Steps of Adam, one batch each; a few hundred are enough.
-        learning_rate: Largest learning rate; it falls to zero over the last third of the steps, along a cosine.
+        batches: Inputs of the model: tensors, tuples of arguments, or mappings of keyword arguments. They are repeated
+            as often as needed.
+        steps: Number of Adam steps, on one batch each; a few hundred are enough.
+        learning_rate: The largest learning rate; it falls to zero along a cosine over the last third of the steps.
         n_queries: Number of random queries per sequence that each step uses. Causal masks use all queries.
         n_measured: Number of further batches on which the masks are measured.
-        on_step: Called after each step with its number, from 1, and its loss.
+        on_step: A function that is called after each step with the step's number, from 1, and loss.
 
-    Raises SbmtError if the model has no fitted masks, a number is out of range, or batches run out or reach no mask.
+    Raises SbmtError if the model has no fitted masks, a number is out of range, batches run out, or none reach a mask.
     Cost: for each step, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)
@@ -107,8 +107,8 @@ def fit_block_models(
         for step in range(1, steps + 1):
             calls = seen_calls(model, next(supply))
             if not calls:
-                do = "check how the model is called, and a Hugging Face model's set_attn_implementation"
-                raise SbmtError(f"no batch reached a fitted mask: {do}")
+                do = "check how the model is called and, for Hugging Face models, set_attn_implementation"
+                raise SbmtError(f"a batch did not reach any fitted mask: {do}")
             losses_of_calls = [fit_to(layers[name], heads, n_queries) for name in calls for heads in calls[name]]
             loss = torch.stack(losses_of_calls).sum()
             optimizer.zero_grad()
@@ -125,19 +125,19 @@ def fit_block_models(
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
     """Compares masks with full attention on the inputs that each layer gets when all layers use full attention.
 
-    ``masks`` maps layers to other attention modules, to be measured in place of the model's own; all are in eval mode.
+    ``masks`` maps layer names to attention modules that are measured in place of the model's own, all in eval mode.
     Cost: O(n²) time and memory for each layer.
     """
     layers = fitted_layers(model)
     masks = layers if masks is None else masks
     if missing := layers.keys() - masks.keys():
-        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"name all of {', '.join(layers)}")
+        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"add all of {', '.join(layers)}")
     sums: dict[str, Any] = dict.fromkeys(layers, torch.zeros(7, 1))
     for batch in batches:
         for name, heads in seen_heads(model, batch).items():
             sums[name] = sums[name] + _sums(masks[name], heads)
     if unseen := [name for name, numbers in sums.items() if not numbers[-1].any()]:
-        do = "pass batches that reach it, or sparsify only the part of the model that they pass through"
+        do = "pass batches that reach it, or sparsify only the part of the model that they reach"
         raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)
     report = {}
     for name, (mass, density, missed, size, effective, attended, n_queries) in sums.items():
@@ -148,7 +148,7 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
 
 
 def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
-    """The inputs of each call of each fitted layer, while all layers use full attention without dropout."""
+    """Records the inputs of each call of each fitted layer while all layers use full attention without dropout."""
     calls: dict[str, list[Heads]] = defaultdict(list)
     layers = fitted_layers(model)
 
@@ -173,14 +173,14 @@ def seen_calls(model: nn.Module, batch: Any) -> dict[str, list[Heads]]:
 
 
 def seen_heads(model: nn.Module, batch: Any) -> dict[str, Heads]:
-    """The inputs of the last call of each fitted layer, by :func:`seen_calls`."""
+    """Records the inputs of the last call of each fitted layer, using :func:`seen_calls`."""
     return {name: found[-1] for name, found in seen_calls(model, batch).items()}
 
 
 def full_attention(
     heads: Heads, causal: bool = False, sink: Tensor | None = None
 ) -> Float[Tensor, "batch heads n_queries n_keys"]:
-    """The weights of full attention, zero for queries without keys; a sink takes part in the softmax."""
+    """Computes the weights of full attention, zero for queries without keys; a sink takes part in the softmax."""
     scores = heads.query @ heads.key.mT / heads.query.shape[-1] ** 0.5
     if heads.key_mask is not None:
         scores = scores.masked_fill(~heads.key_mask[:, None, None, :], -torch.inf)
@@ -195,7 +195,7 @@ def full_attention(
 
 
 def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, ""]:
-    """The loss of a layer's fit to the attention of ``n_queries`` random queries, or of all if it is causal."""
+    """Computes the loss of a layer's fit to the attention of ``n_queries`` random queries (of all if it is causal)."""
     n, n_keys = heads.query.shape[2], heads.key.shape[2]
     rows = torch.arange(n) if layer.causal or n <= n_queries else torch.randperm(n)[:n_queries].sort().values
     query_mask = None if heads.query_mask is None else heads.query_mask[:, rows]
@@ -210,12 +210,12 @@ def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, "
         is_near = near.to(is_edge.device).expand_as(is_edge)[is_edge]
     delta, c = layer.exploration, layer.edges_per_query
     exploration = delta.probability(n_keys) if isinstance(delta, ExtraKeys) else delta
-    assert c is not None  # with learning="likelihood"
+    assert c is not None  # required with learning="likelihood"
     return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, c, exploration, is_near)
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
-    """The sums over queries behind :func:`measure_masks`, in at least float32, since float16 ends at 65,504."""
+    """Sums over queries what :func:`measure_masks` reports, in at least float32, since float16 ends at 65,504."""
     query, key, value, *masks = heads
     one_hot = torch.eye(key.shape[2], dtype=value.dtype, device=value.device).expand(*key.shape[:2], -1, -1)
     with torch.no_grad(), kept(attention.modules(), "training"):
@@ -242,7 +242,7 @@ def _effective_keys(weights: Tensor) -> Tensor:
 
 @contextmanager
 def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
-    """Restores these attributes afterwards."""
+    """Restores these attributes on leaving the ``with`` block."""
     before = [(thing, name, getattr(thing, name)) for thing in things for name in names]
     try:
         yield
@@ -252,12 +252,12 @@ def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
 
 
 def falling(done: float) -> float:
-    """The factor of the learning rate when this share of the steps is done; it falls to 0 over the last third."""
+    """Returns the learning rate's factor after this share of the steps; it falls to 0 over the last third."""
     return 1.0 if done < 2 / 3 else (1 + cos(3 * pi * (done - 2 / 3))) / 2
 
 
 def endless(batches: Iterable[Any]) -> Iterator[Any]:
-    """Repeats batches endlessly; raises SbmtError if there are none, or they cannot be iterated twice."""
+    """Repeats batches endlessly; raises SbmtError if there are none or they cannot be iterated over twice."""
     is_empty = True
     while True:
         for batch in batches:
@@ -265,4 +265,4 @@ def endless(batches: Iterable[Any]) -> Iterator[Any]:
             yield batch
         if is_empty or iter(batches) is batches:
             got = "none" if is_empty else "an exhausted iterator"
-            raise SbmtError("batches for all steps", got, "pass a list or a DataLoader, or take fewer steps")
+            raise SbmtError("batches for all steps", got, "pass a list or a DataLoader, or use fewer steps")

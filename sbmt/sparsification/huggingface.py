@@ -1,4 +1,4 @@
-"""Fitted masks in models of Hugging Face Transformers, as the attention implementation ``"sbmt"``."""
+"""Fitted masks in Hugging Face Transformers models, through the attention implementation ``"sbmt"``."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,30 +9,30 @@ from torch import Tensor, nn
 from sbmt.errors import SbmtError, describe
 from sbmt.layers import build_attention
 
-NAME, CHILD = "sbmt", "fitted_mask"  # of the implementation, and of the SBMAttention in an attention module
+NAME, CHILD = "sbmt", "fitted_mask"  # names of the implementation, and of the SBMAttention in an attention module
 HARMLESS = frozenset({"cache_position", "num_items_in_batch", "output_attentions", "output_hidden_states",
                       "output_router_logits", "position_ids", "return_dict", "use_cache"})  # fmt: skip
-"""Arguments of attention that do not change its scores."""
+"""Arguments of attention functions that do not change the scores."""
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def attention_modules(model: nn.Module) -> list[nn.Module]:
-    """The modules of a model that use Transformers' attention interface."""
+    """Returns the modules of a model that use Transformers' attention interface."""
     theirs = [module for module in model.modules() if type(module).__module__.startswith("transformers.")]
     return [module for module in theirs if hasattr(module, "is_causal")]
 
 
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
-    """Gives every attention module a fitted mask with these settings, which ``config.sbmt`` stores for loading.
+    """Adds a fitted mask with these settings to every attention module, and stores them for loading in ``config.sbmt``.
 
-    Masks are causal if the modules are. Raises SbmtError if a module attends to another sequence or in a window, if
+    Masks are causal if the modules are. Raises SbmtError if a module attends to another sequence or within a window, if
     only some modules are causal, or if JSON cannot represent the settings.
     """
     from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
     for name, value in settings.items():
         if not isinstance(value, (str, int, float, type(None))):
-            do = "pass a number or a string: save_pretrained writes it to config.json"
+            do = "pass a number or a string, since save_pretrained writes it to config.json"
             raise SbmtError(f"{name} of a type that JSON can store", type(value).__name__, do)
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
@@ -42,7 +42,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     are_causal |= {settings[x] for x in ("causal",) if x in settings}
     if len(are_causal) > 1:
         kinds = ", ".join(sorted({type(module).__name__ for module in modules}))
-        raise SbmtError(f"all masks or none must be causal, got both ({kinds}): sparsify encoder or decoder alone")
+        raise SbmtError(f"either all or no masks must be causal, got both ({kinds}): sparsify encoder or decoder alone")
     settings = settings | {"causal": are_causal.pop()}
     for module in modules:
         name, config = type(module).__name__, getattr(module, "config", None)
@@ -55,7 +55,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
         d_head = _number(module, "head_dim", "attention_head_size")
         n_heads = _number(module, "num_attention_heads", "num_heads", "n_heads")
         fitted = build_attention("sbm", d_head=d_head, n_heads=n_heads, **settings)
-        first = next(p for p in module.parameters() if p.is_floating_point())  # a projection's, even if it is wrapped
+        first = next(p for p in module.parameters() if p.is_floating_point())  # of a projection, even a wrapped one
         module.add_module(CHILD, fitted.to(first.device, first.dtype).train(module.training))
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
@@ -66,10 +66,10 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
 def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: Any) -> Model:
     """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` would drop its block models.
 
-    Called as ``load_sparsified(BertForMaskedLM, "sparse-bert")``; further arguments are those of ``from_pretrained``.
+    For example, call ``load_sparsified(BertForMaskedLM, "sparse-bert")``; ``arguments`` go to ``from_pretrained``.
     """
     if not hasattr(model_class, "from_pretrained"):
-        raise SbmtError("a model's class, such as BertForMaskedLM", repr(model_class), "name the class that was saved")
+        raise SbmtError("a model class such as BertForMaskedLM", repr(model_class), "pass the class of the saved model")
 
     def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are loaded
         model_class.__init__(self, config, *rest, **named)
@@ -96,24 +96,24 @@ def attend(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention implementation, from ``(batch, heads, n, d)`` to ``(batch, n, heads, d)``, without weights."""
+    """Implements attention, from ``(batch, heads, n, d)`` to ``(batch, n, heads, d)``; never returns weights."""
     fitted, name = getattr(module, CHILD, None), type(module).__name__
     if fitted is None:
-        raise SbmtError("a fitted mask in every attention", f"{name} without one", "call sbmt.sparsify first")
+        raise SbmtError("a fitted mask in every attention module", f"{name} without one", "call sbmt.sparsify first")
     if others.get("output_attentions", getattr(getattr(module, "config", None), "output_attentions", False)):
         do = 'omit it, or get the weights of full attention after model.set_attn_implementation("eager")'
         raise SbmtError("output_attentions=False, because no attention weights are computed", True, do)
     causal = getattr(fitted, "causal", False)
     if others.pop("is_causal", None) not in (None, causal):
         is_it = "causal" if causal else "not causal"
-        raise SbmtError(f"{name} got an is_causal that differs from its mask, which is {is_it}: omit it")
+        raise SbmtError(f"is_causal must match the mask of {name}, which is {is_it}: omit is_causal")
     if changes := [name for name, x in others.items() if x is not None and x is not False and name not in HARMLESS]:
-        do = "do not convert this model, since sampled masks only support scores of queries and keys"
-        raise SbmtError("attention by queries and keys alone", f"{changes[0]} from {name}", do)
+        do = "do not convert this model, since sampled masks support no other scores"
+        raise SbmtError("attention scores from queries and keys alone", f"{changes[0]} from {name}", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         expected = "an attention mask (batch, n) that marks padding"
-        raise SbmtError(expected, describe(attention_mask), "do not pass masks of pairs")
-    query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache has more keys
+        raise SbmtError(expected, describe(attention_mask), "do not pass a mask over pairs")
+    query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache adds keys
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
     if (n_shared := query.shape[1] // key.shape[1]) > 1:  # queries that share a key
@@ -126,16 +126,16 @@ def attend(
 def real_tokens(
     *_: Any, q_length: int, kv_length: int, mask_function: Any, attention_mask: Tensor | None = None, **named: Any
 ) -> Tensor | None:
-    """The mask of real tokens, bool ``(batch, n_keys)``, or None; raises SbmtError if the model needs another mask."""
+    """Returns the mask of real tokens, bool ``(batch, n_keys)``, or None; SbmtError if the model needs another mask."""
     from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
     q_offset, settings = named.get("q_offset", 0), getattr(named.get("config"), "sbmt", None) or {}
     causal = settings.get("causal", False)
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
-        wanted = "in causal order" if causal else "of padding alone"
-        raise SbmtError(f"the model must request a mask {wanted}, got a different one: sampled masks do not support it")
+        wanted = "a causal mask" if causal else "a padding mask"
+        raise SbmtError(f"the model must request {wanted}, got a different one, which sampled masks do not support")
     if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
-        raise SbmtError("the cache must contain only the tokens so far: do not use static caches")
+        raise SbmtError("the cache must contain only the tokens so far: do not use a static cache")
     return None if attention_mask is None else attention_mask.bool()
 
 
@@ -144,4 +144,4 @@ def _number(module: nn.Module, *names: str) -> int:
         for owner in (module, getattr(module, "config", None)):
             if isinstance(number := getattr(owner, name, None), int):
                 return number
-    raise SbmtError(f"an attention with {' or '.join(names)}", type(module).__name__, "report this as a bug")
+    raise SbmtError(f"attention with {' or '.join(names)}", type(module).__name__, "report this as a bug")

@@ -101,7 +101,7 @@ def test_inputs_that_do_not_fit_the_layer_are_refused():
     x = tokens()
     with pytest.raises(SbmtError, match=r"width 4.*\(2, 3, 8, 3\)"):
         build(PerformerAttention)(x[..., :3], x[..., :3], x)
-    with pytest.raises(SbmtError, match="n_positions=7, got 8 keys"):
+    with pytest.raises(SbmtError, match="at most n_positions = 7, got 8"):
         build(LinformerAttention, n_positions=7)(x, x, x)
     with pytest.raises(SbmtError, match=r"3 heads, got .*\(2, 2, 8, 4\)"):
         build(LinformerAttention)(*[x[:, :2]] * 3)
@@ -115,7 +115,7 @@ def test_where_a_token_is_query_and_key_at_once():
     with pytest.raises(SbmtError, match="the same tokens.*5 queries and 4 keys"):
         layer(x, x[:, :, :4], x[:, :, :4])
     for masks in (dict(query_mask=mask, key_mask=other), dict(key_mask=other), dict(query_mask=other)):
-        with pytest.raises(SbmtError, match="the same tokens, under the same mask"):
+        with pytest.raises(SbmtError, match="the same tokens with the same mask"):
             layer(x, x, x, **masks)
 
 

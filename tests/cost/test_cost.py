@@ -163,5 +163,5 @@ def test_an_unknown_attention_inside_a_model_is_not_free():
 def test_a_sampler_of_the_users_is_not_counted_as_one_of_the_librarys(monkeypatch):
     monkeypatch.setitem(SAMPLERS, "mine", SAMPLERS["bernoulli"])
     layer = build_attention("sbm", d_head=4, n_heads=2, sampler="mine")
-    with pytest.raises(SbmtError, match="the counted sampler to be one of 'exact', 'fastrg', 'bernoulli', got 'mine'"):
+    with pytest.raises(SbmtError, match="sampler of a counted layer to be one of 'exact', .*, got 'mine'"):
         count_operations(layer, N, density=0.1)

@@ -144,15 +144,15 @@ def parts(**changed):
         ({"row_ptr": torch.tensor([0, 2, 3], dtype=torch.int32)}, "int64"),
         ({"keys": torch.tensor([0.0, 2.0, 1.0])}, "int64"),
         ({"row_ptr": torch.tensor([0, 3])}, "row_ptr of length 3"),
-        ({"row_ptr": torch.tensor([0, 2, 4])}, "end at the number of keys"),
-        ({"keys": torch.tensor([[0, 2, 1]])}, "end at the number of keys"),
+        ({"row_ptr": torch.tensor([0, 2, 4])}, "end with the number of keys"),
+        ({"keys": torch.tensor([[0, 2, 1]])}, "end with the number of keys"),
         ({"shape": (1, 1, 2, 0)}, "at least one example, head, query and key"),
         ({"multiplicity": torch.tensor([1])}, "one integer per edge as multiplicity"),
-        ({"query_mask": torch.ones(1, 2)}, "query_mask as a bool tensor"),
-        ({"key_mask": [True, True, True]}, "key_mask as a bool tensor"),
+        ({"query_mask": torch.ones(1, 2)}, "query_mask to be a bool tensor"),
+        ({"key_mask": [True, True, True]}, "key_mask to be a bool tensor"),
         ({"key_mask": torch.ones(1, 2, dtype=torch.bool)}, r"key_mask of shape \(1, 3\)"),
-        ({"row_ptr": torch.tensor([1, 2, 3])}, "starts at 0"),
-        ({"row_ptr": torch.tensor([0, 4, 3])}, "never decreases"),
+        ({"row_ptr": torch.tensor([1, 2, 3])}, "start at 0"),
+        ({"row_ptr": torch.tensor([0, 4, 3])}, "never decrease"),
         ({"keys": torch.tensor([0, 3, 1])}, r"keys in \[0, 3\)"),
         ({"keys": torch.tensor([-1, 2, 1])}, r"keys in \[0, 3\)"),
         ({"keys": torch.tensor([2, 0, 1])}, "strictly ascending"),
@@ -177,7 +177,7 @@ def test_only_boolean_masks_with_four_dimensions_become_edges(mask):
 def test_graphs_over_different_tokens_do_not_combine():
     edges, other = EdgeList.from_dense(random_mask()), EdgeList.from_dense(random_mask((2, 3, 4, 4)))
     masked = EdgeList.from_dense(torch.zeros(SHAPE, dtype=torch.bool), torch.ones(2, 4, dtype=torch.bool))
-    with pytest.raises(SbmtError, match="the same shape on both sides"):
+    with pytest.raises(SbmtError, match="the same shape in both lists"):
         edges.union(other)
     with pytest.raises(SbmtError, match="same query_mask"):
         edges.union(masked)

@@ -130,7 +130,7 @@ def test_masks_of_zeros_and_minus_infinities_are_equivalent():
     layer, x, is_pad = make(), vectors(), IS_PAD
     added = torch.zeros(is_pad.shape).masked_fill(is_pad, -torch.inf)
     assert torch.equal(layer(x, x, x, added)[0], layer(x, x, x, is_pad)[0])
-    with pytest.raises(SbmtError, match="key_padding_mask of 0 and -inf, got other numbers"):
+    with pytest.raises(SbmtError, match="key_padding_mask to contain only 0 and -inf, got other numbers"):
         layer(x, x, x, torch.where(is_pad, -1e9, 0.0))
 
 

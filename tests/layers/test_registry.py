@@ -73,11 +73,11 @@ def test_a_registered_attention_is_built_by_name_with_the_options_of_its_constru
     [
         (lambda: build_attention("flash", **SHAPE), "'sbm'.*'random_mask'.*'mine', got 'flash'"),
         (lambda: build_attention("sbm", preset="best", **SHAPE), "'recommended', 'faithful', 'fitted'"),
-        (lambda: build_attention("mine", n_clusters=4, **SHAPE), "Mine takes: .*scale.*, got n_clusters"),
+        (lambda: build_attention("mine", n_clusters=4, **SHAPE), "Mine takes .*scale.*, got n_clusters"),
         (lambda: build_attention("linformer", d_head=4), "LinformerAttention takes.*got no n_heads, no n_positions"),
         (lambda: make_options("sbm", {"sampler": "x"}), "sampler to be one of 'exact'"),
         (lambda: make_options("sbm", {"n_hops": 1}), r"options of attention 'sbm' \(n_clusters.*got n_hops"),
-        (lambda: register_attention("sbm", Mine), "already has an attention 'sbm'"),
+        (lambda: register_attention("sbm", Mine), "already has an attention layer 'sbm'"),
         (lambda: register_attention("yours", dict), "subclass of torch.nn.Module, got type <class 'dict'>"),
     ],
 )

@@ -104,7 +104,7 @@ IDS, VECTORS = torch.zeros(2, 5, 1, dtype=torch.int64), dict(vocab_size=None, d_
         (VECTORS, torch.zeros(2, 5, 4), r"n ≥ 1, 3\), got torch.float32 \(2, 5, 4\)"),
         (VECTORS, torch.zeros(2, 0, 3), "n ≥ 1"),
         (VECTORS, [[[0.0, 0.0, 0.0]]], "got list"),
-        (VECTORS, torch.zeros(2, 5, 3, device="meta"), "tokens must be on cpu, where the model is"),
+        (VECTORS, torch.zeros(2, 5, 3, device="meta"), "tokens must be on cpu, like the model"),
         (dict(vocab_size=None), None, "either vocab_size or d_input, got neither"),
         (dict(d_input=3), None, "either vocab_size or d_input, got both"),
         (dict(n_ids=3), None, "n_ids must divide d_model = 8"),
@@ -120,7 +120,7 @@ def test_other_encoders_and_tokens_are_refused(settings, tokens, words):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("mask", [torch.ones(2, 5), [[True] * 5] * 2, torch.ones(2, 4).bool(), torch.ones(5).bool()])
 def test_masks_that_do_not_fit_are_refused(mask):
-    with pytest.raises(SbmtError, match="mask (as a bool tensor|of shape)"):
+    with pytest.raises(SbmtError, match="mask (to be a bool tensor|of shape)"):
         make(None)(IDS[..., 0], mask)
 
 

@@ -158,7 +158,7 @@ def test_projections_that_are_computed_are_refused(change):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("attention", [Different(WIDTH, HEADS), DifferentFull(8, 2)])
 def test_subclasses_are_refused(attention):
-    words = f"itself, got the subclass {type(attention).__name__} as "
+    words = f"itself, not a subclass, got {type(attention).__name__} as "
     with pytest.raises(sbmt.SbmtError, match=f"{words}model.1"):
         sbmt.sparsify(nn.Sequential(nn.MultiheadAttention(WIDTH, HEADS), attention), edges_per_query=4.0, **SMALL)
     with pytest.raises(sbmt.SbmtError, match=f"{words}model"):
@@ -172,7 +172,7 @@ def test_subclasses_are_refused(attention):
         (nn.Linear(3, 3), {}, "a model with full attention, got Linear without any"),
         (nn.MultiheadAttention(16, 2, add_bias_kv=True), {}, "without add_bias_kv"),
         (nn.MultiheadAttention(16, 2, add_zero_attn=True), {}, "add_zero_attn"),
-        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got model with some of them"),
+        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got model with one of these"),
         (nn.MultiheadAttention(16, 2), {"edges_per_query": 0.0}, "edges_per_query > 0"),
         (nn.MultiheadAttention(16, 2), {"n_cluster": 4}, "n_cluster"),
     ],

@@ -162,7 +162,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path):
     model.save_pretrained(tmp_path / "full")
     with pytest.raises(sbmt.SbmtError, match=r"create one with sbmt.sparsify"):
         load_sparsified(transformers.BertForMaskedLM, tmp_path / "full")
-    with pytest.raises(sbmt.SbmtError, match="a model's class.* got <class .*Linear"):
+    with pytest.raises(sbmt.SbmtError, match="a model class.* got <class .*Linear"):
         load_sparsified(torch.nn.Linear, tmp_path / "full")
     sbmt.sparsify(model, edges_per_query=4.0, **SMALL).save_pretrained(tmp_path / "sparse")
     weights = load_file(tmp_path / "sparse" / "model.safetensors")
@@ -184,7 +184,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path):
             {},
             "attention without a window",
         ),
-        ("bert", {}, {"causal": True}, "all masks or none must be causal"),
+        ("bert", {}, {"causal": True}, "either all or no masks must be causal"),
         ("bert", {}, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON can store, got ExtraKeys"),
     ],
 )
@@ -207,10 +207,10 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
     ("model", "options", "why"),
     [
         (lambda: sparsified(make("clip")), {"attention_mask": None}, "got a different one"),
-        (lambda: sparsified(make("llama")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
-        (lambda: sparsified(make("llama")), {"past_key_values": "static"}, "do not use static caches"),
+        (lambda: sparsified(make("llama")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "a mask over pairs"),
+        (lambda: sparsified(make("llama")), {"past_key_values": "static"}, "do not use a static cache"),
         (lambda: sparsified(make("t5")), {}, "got position_bias from T5Attention"),
-        (lambda: sparsified(make("bert")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "masks of pairs"),
+        (lambda: sparsified(make("bert")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "a mask over pairs"),
         (lambda: sparsified(make("bert")), {"output_attentions": True}, NO_WEIGHTS),
         (lambda: sparsified(make("bert", output_attentions=True)), {}, NO_WEIGHTS),
         (bert_without_masks, {}, "call sbmt.sparsify first"),

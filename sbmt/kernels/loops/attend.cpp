@@ -1,6 +1,6 @@
-// Attention along the edges of a mask, products along edges, and dropout's random numbers.
+// Attention along the edges of a mask, products along edges, and random numbers for dropout.
 //
-// The equations are those of sbmt.edge_attention; the plain twin is sbmt.attention.dense.attend_dense.
+// The equations are those of sbmt.edge_attention; the plain PyTorch version is sbmt.attention.dense.attend_dense.
 #include "common.h"
 
 namespace {
@@ -13,7 +13,7 @@ int64_t longest_row(const Mask &mask, int64_t start, int64_t stop) {
     return longest;
 }
 
-// Scores of a row before the gate in `logit`, its softmax in `weight`; returns the sink's share.
+// Writes a row's scores before gating to `logit` and its softmax to `weight`; returns the sink's share.
 template <int D>
 real softmax_of_row(const Inputs &in, const Mask &mask, int64_t row, real *logit, real *weight) {
     const int64_t graph = row / mask.n_queries, first = mask.row_ptr[row], n = mask.row_ptr[row + 1] - first;
@@ -28,7 +28,7 @@ real softmax_of_row(const Inputs &in, const Mask &mask, int64_t row, real *logit
         weight[e] = score;
         if (!(score <= largest)) largest = score;
     }
-    if (largest == LOWEST) {  // no edge, or none with any weight
+    if (largest == LOWEST) {  // no edges, or none with positive weight
         std::fill(weight, weight + n, real(0));
         return 0;
     }
@@ -66,7 +66,7 @@ void attend_backward_graphs(int64_t start, int64_t stop, const Inputs &in, const
     const int64_t n_queries = mask.n_queries, d = in.d, d_value = in.d_value;
     const real root = 1 / std::sqrt(real(d));
     std::vector<real> logit(longest_row(mask, start * n_queries, stop * n_queries)), weight(logit.size());
-    std::vector<real> slope(logit.size());  // of the loss by each weight
+    std::vector<real> slope(logit.size());  // derivative of the loss with respect to each weight
     for (int64_t row = start * n_queries; row < stop * n_queries; row++) {
         const int64_t graph = row / n_queries, first = mask.row_ptr[row], n = mask.row_ptr[row + 1] - first;
         const int64_t *keys = mask.keys + first;
@@ -98,7 +98,7 @@ void attend_backward_graphs(int64_t start, int64_t stop, const Inputs &in, const
 
 }  // namespace
 
-// Heads are mostly of these widths.
+// Most heads have one of these widths.
 #define FOR_WIDTH(d, call) \
     if ((d) == 32) { constexpr int D = 32; call; } \
     else if ((d) == 64) { constexpr int D = 64; call; } \
@@ -110,7 +110,7 @@ void attend(const Ranges *ranges, const Inputs *in, const Mask *mask, real *out,
     });
 }
 
-// Threads take whole graphs: a graph's keys belong to no other.
+// Each thread processes whole graphs, since graphs share no keys.
 void attend_backward(const Ranges *ranges, const Inputs *in, const Mask *mask, const real *grad_out,
                      const real *grad_weights, real *grad_query, real *grad_key, real *grad_value, real *grad_bias,
                      real *grad_gate, real *grad_sink) {
@@ -131,7 +131,7 @@ void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t 
     });
 }
 
-// By whole graphs, too.
+// Each thread processes whole graphs here, too.
 void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query, const real *key, int64_t d,
                        const Mask *mask, real *grad_query, real *grad_key) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
@@ -146,7 +146,7 @@ void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query
     });
 }
 
-// A uniform for each edge, which depends on its address alone.
+// Writes a uniform number for each edge, which depends only on the edge's address.
 void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         for (int64_t row = start; row < stop; row++) {
@@ -158,7 +158,7 @@ void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t
     });
 }
 
-// Which edges join tokens at most `reach` places apart, where the first query is at place `offset`.
+// Marks the edges that join tokens at most `reach` positions apart; the first query is at position `offset`.
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         std::fill(out + mask->row_ptr[start], out + mask->row_ptr[stop], false);

@@ -1,4 +1,4 @@
-// What all loops share.
+// Code that all loops share.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ extern "C" {
 #include "loops.h"
 }
 
-// Calls loop(start, stop, number of the range) for each range, in torch's own threads.
+// Calls loop(start, stop, index of the range) for each range, in torch's own threads.
 template <class Loop>
 void in_parallel(const Ranges &ranges, const Loop &loop) {
     struct Work {
@@ -30,10 +30,10 @@ void in_parallel(const Ranges &ranges, const Loop &loop) {
             for (int64_t i = begin; i < end; i++) work.loop(work.ranges.ends[i], work.ranges.ends[i + 1], i);
         },
         &work);
-    if (error) std::abort();  // no memory for the numbers of a row
+    if (error) std::abort();  // not enough memory for the numbers of a row
 }
 
-// Philox4x32-10: the words of sbmt.counter_rng.philox. SBMT_MAX_HEADS and the purposes of streams come from there.
+// Philox4x32-10, as in sbmt.counter_rng.philox, where the purposes of streams are also defined.
 struct Words {
     uint32_t w0, w1, w2, w3;
 };
@@ -50,23 +50,23 @@ inline Words philox(uint64_t seed, uint32_t block, uint32_t row, uint32_t head_a
     return c;
 }
 
-// The midpoint uniform of a word, as sbmt.counter_rng.to_uniform makes it.
+// Maps a word to the midpoint of its interval, as sbmt.counter_rng.to_uniform does.
 inline double uniform(uint32_t word) { return (word + 0.5) / 4294967296.0; }
 
-// The middle of one of 2⁵³ parts of [0, 1], from two words.
+// Maps two words to the midpoint of one of 2⁵³ intervals in [0, 1].
 inline double fine_uniform(uint32_t upper, uint32_t lower) {
     return ((upper >> 5) * 67108864.0 + (lower >> 6) + 0.5) / 9007199254740992.0;
 }
 
-// The uniform of one query-key pair: key j owns word j % 4 of block j / 4, as in sbmt.counter_rng.cell_words.
+// The uniform number of a query-key pair: key j gets word j % 4 of block j / 4, as in sbmt.counter_rng.cell_words.
 inline double cell_uniform(uint64_t seed, int64_t key, int64_t row, int64_t head_and_purpose, int64_t example) {
     const Words w = philox(seed, uint32_t(key >> 2), row, head_and_purpose, example);
     const uint32_t even = key & 2 ? w.w2 : w.w0, odd = key & 2 ? w.w3 : w.w1;
     return uniform(key & 1 ? odd : even);
 }
 
-// ⟨x, y⟩, summed in the same order on any processor. With a width D that the compiler knows, loops are unrolled; D = 0
-// takes any.
+// ⟨x, y⟩, summed in the same order on any processor. A width D that is known at compile time allows loop unrolling;
+// D = 0 accepts any width.
 template <int D>
 inline real dot(const real *x, const real *y, int64_t d) {
     constexpr int64_t LANES = 64 / sizeof(real);

@@ -1,9 +1,9 @@
-// Block models whose clusters are pairs of parts: see fit.cpp.
+// Block models whose clusters are pairs of parts; fit.cpp explains the layout.
 #pragma once
 #include "common.h"
 
-// A token is in two parts of each of two partitions, so in four pairs of parts of their group. These are the places of
-// pair e of a token among its chosen parts.
+// In each group a token belongs to two parts of each of two partitions, so to four pairs of parts. This struct holds
+// the positions of the parts of a token's pair e among the token's chosen parts.
 struct Pair {
     int64_t group, first, second;
     explicit Pair(int64_t e) : group(e >> 2), first(4 * group + (e >> 1 & 1)), second(4 * group + 2 + (e & 1)) {}
@@ -14,7 +14,7 @@ struct Pair {
     }
 };
 
-// Rates of a query to every part, from its memberships in two parts of each partition.
+// Computes a query's rates to every part from its memberships in two parts of each partition.
 inline void fill_rates(const Crossed &model, int64_t row, int64_t head, real *rates) {
     const int64_t size = model.size, n_parts = model.n_partitions * size;
     const real *blocks = model.blocks + head * n_parts * size;
@@ -31,7 +31,7 @@ inline void prefetch(const Crossed &model, int64_t key) {
     __builtin_prefetch(model.key_weight + key * model.n_partitions * 2);
 }
 
-// The rate of a pair with a key: over groups, the product of what two partitions contribute, two parts of each.
+// The rate of a query-key pair: the sum over groups of the product of two partitions' sums over their two parts.
 inline real pair_rate(const Crossed &model, const real *rates, int64_t key) {
     const int16_t *part = model.key_part + key * model.n_partitions * 2;
     const real *weight = model.key_weight + key * model.n_partitions * 2;

@@ -1,15 +1,15 @@
-// Drawing edges row by row, in time that follows their number: what the two ways of drawing share.
+// Code that all files for drawing share: they draw edges row by row, in time proportional to the number of edges.
 //
-// Rows draw points of Poisson processes, each of which lands on a key in proportion to its rate. So a key is hit at all
-// with probability 1 − exp(−rate), independently of all others. Every random number has an address of its own
-// (sbmt.counter_rng), so threads and batches draw the same edges.
+// Each row draws points of a Poisson process, and each point lands on a key in proportion to the key's rate. So a key
+// is hit at least once with probability 1 − exp(−rate), independently of all others. Every random number has its own
+// address (sbmt.counter_rng), so the edges do not depend on threads or batches.
 #pragma once
 #include "crossed.h"
 
-const double MAX_BOOST = 32;       // the law is off by less than 2e-14 with so many candidates for a probability of 1
-const int64_t LANES = 16;          // 32-bit numbers in the widest vector
+const double MAX_BOOST = 32;       // candidates for a probability of 1; the distribution is off by less than 2e-14
+const int64_t LANES = 16;          // number of 32-bit numbers in the widest vector
 const double MOST_INVERTED = 500;  // exp(−500) is far from underflow
-const double DENSE_SHARE = 0.125;  // a row that expects more candidates than this share of its keys goes key by key
+const double DENSE_SHARE = 0.125;  // rows that expect more candidates per key than this are drawn key by key
 
 struct Address {
     int64_t seed, row, head, example;
@@ -20,12 +20,12 @@ struct Address {
     }
 };
 
-// Whether a uniform u is below 1 − exp(−rate), which is between rate − rate² / 2 and rate.
+// Whether a uniform number u is below 1 − exp(−rate), which lies between rate − rate² / 2 and rate.
 inline bool is_hit(double rate, double u) {
     return u < rate && (u < rate - rate * rate / 2 || u < -std::expm1(-rate));
 }
 
-// A set of keys, as one bit for each, and one for each 64 that are not all absent.
+// A set of keys, with one bit per key and one bit per 64 keys, which is set if the set contains any of these.
 class Keys {
     std::vector<uint64_t> bits, used;
 
@@ -48,7 +48,7 @@ class Keys {
     }
 };
 
-// A Poisson number by inversion, from as many uniforms as its mean needs, and those of stream `half` alone.
+// Draws a Poisson number by inversion, from as many uniform numbers as its mean requires, all of stream `half`.
 inline int64_t poisson(double mean, const Address &address, int64_t half) {
     int64_t number = 0;
     for (int64_t block = 0; mean > 0; block++, mean -= MOST_INVERTED) {
@@ -61,14 +61,14 @@ inline int64_t poisson(double mean, const Address &address, int64_t half) {
     return number;
 }
 
-// Random words of points, by vectors.
+// Random words of points, drawn in vectors.
 class Points {
     std::vector<uint32_t> words[4], row, place;
     int64_t n = 0;
 
   public:
     void clear() { n = 0; }
-    // Adds n points of a row; returns the first one's number.
+    // Adds points of a row and returns the index of the first.
     int64_t add(int64_t n_more, int64_t of_row) {
         const int64_t first = n;
         n += n_more;
@@ -77,8 +77,8 @@ class Points {
         std::iota(place.begin() + first, place.begin() + n, 0);
         return first;
     }
-    // Draws the words of all; returns how many, a multiple of what a vector holds, so that loops over them have no
-    // remainder.
+    // Draws the words of all points; returns their number, padded to a multiple of the vector width, so that loops over
+    // them have no remainder.
     int64_t draw(const Address &address) {
         const int64_t n_drawn = (n + LANES - 1) / LANES * LANES;
         add(n_drawn - n, 0);
@@ -96,26 +96,26 @@ class Points {
     const uint32_t *of(int64_t word) const { return words[word].data(); }
 };
 
-// The first of n ascending ends above x, at most the last, without a branch that depends on x.
+// The index of the first of n ascending ends above x, or of the last, without branches that depend on x.
 inline int64_t first_above(const double *ends, int64_t n, double x) {
     const double *low = ends;
     for (; n > 1; n -= n / 2) low += n / 2 * (low[n / 2 - 1] <= x);
     return low - ends;
 }
 
-// The keys of rows start … stop, with all real ones at most `reach` places from a row; NULL if memory is out.
+// Draws the keys of rows start … stop and adds real keys at most `reach` positions away; NULL if out of memory.
 template <class MakeDraw>
 int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t *degrees, MakeDraw make) try {
     auto model = make();
     std::vector<int64_t> keys;
-    std::vector<double> kept;  // a uniform for each of a row's keys
+    std::vector<double> kept;  // a uniform number for each of a row's keys
     Keys found(drawing.n_keys);
     int64_t last_graph = -1;
     for (int64_t at = start; at < stop; at++) {
         const int64_t graph = at / drawing.n_queries, row = at % drawing.n_queries, example = graph / drawing.n_heads;
         const bool *is_real = drawing.key_mask + example * drawing.n_keys;
         if (graph != last_graph) {
-            int64_t n_used = drawing.n_keys;  // without padding at the end, so that it changes nothing
+            int64_t n_used = drawing.n_keys;  // trailing padding must have no effect
             while (n_used > 1 && !is_real[n_used - 1]) n_used--;
             model.enter(drawing, graph, n_used);
             last_graph = graph;

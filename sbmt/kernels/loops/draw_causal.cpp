@@ -1,21 +1,21 @@
-// Drawing causal edges from memberships in parts: each row sees one key more than the row before.
+// Drawing causal edges from memberships in parts, where each row may have edges to one key more than the row before.
 //
-// What has been seen of a graph is kept by cluster, so that it can also outlive a call: a decoder adds each new token's
-// key, and draws in time that does not depend on how many there are.
+// Data about earlier keys is stored per cluster and can outlive a call: a decoder adds the key of each new token, and
+// draws edges in time that does not depend on the number of keys.
 #include "draw.h"
 
 namespace {
 
-// The keys of a graph that have been seen.
+// The keys of a graph that have been added so far.
 struct Seen {
     struct Member {
-        double until;  // how much of the cluster there is up to this key
+        double until;  // total membership in the cluster up to and including this key
         int64_t key;
     };
     int64_t n = 0;
     std::vector<int64_t> reals;
     std::vector<std::vector<Member>> clusters;
-    std::vector<double> to_parts;  // Σ_b S_yb M_ab of group g, where M_ab is how much there is of cluster (g, a, b)
+    std::vector<double> to_parts;  // Σ_b S_yb M_ab per group g, where M_ab is the total membership in cluster (g, a, b)
 
     void clear(int64_t n_groups, int64_t size) {
         n = 0;
@@ -27,17 +27,17 @@ struct Seen {
     double mass(int64_t cluster) const { return clusters[cluster].empty() ? 0 : clusters[cluster].back().until; }
 };
 
-// A query's point picks one of its pairs of parts, then a part of keys in one partition, with it a part in the other,
-// and then a key in both; all by running sums over what has been seen. `extra` is added to the rate of each real pair.
+// For each point, a query chooses one of its pairs of parts, then a part of the keys in one partition, a part in the
+// other partition, and a key in both parts, all by running sums over earlier keys. `extra` is added to all real rates.
 class CausalDraw {
     const Crossed &model;
     const double extra;
     const int64_t n_pairs, size;
-    std::vector<Seen> *const kept;  // of all graphs, by those who keep it
+    std::vector<Seen> *const kept;  // for all graphs; null unless a decoder stores it
     Seen own, *seen = &own;
     const bool *is_real = nullptr;
     int64_t head = 0, n_keys = 0, first_key = 0;
-    std::vector<double> ends, first_ends;  // running sums over a row's pairs, and over the keys' first part of each
+    std::vector<double> ends, first_ends;  // running sums over a row's pairs, and over first parts of keys for each
     std::vector<real> rates;
     Points points;
 
@@ -45,7 +45,7 @@ class CausalDraw {
         return model.blocks + ((head * model.n_partitions + partition) * size + part) * size;
     }
 
-    // The rate of a query's parts x and y to the keys seen, and its running sums over the keys' first part.
+    // Returns the rate of a query's parts x and y to earlier keys; writes running sums over the keys' first parts.
     double sum_over_parts(int64_t group, int64_t x, int64_t y, double *out) const {
         const real *first = block(2 * group, x);
         const double *of_part = &seen->to_parts[(group * size + y) * size];
@@ -54,7 +54,7 @@ class CausalDraw {
         return sum;
     }
 
-    // The key of a point of the row's pair e, whose second part is y; −1 if rounding leads to none.
+    // Chooses the key for a point of the row's pair e, whose second part is y; −1 if rounding errors lead to no key.
     int64_t choose(int64_t e, int64_t group, int64_t y, double u, double v, double w) const {
         const double *of_pair = &first_ends[e * size];
         const int64_t a = first_above(of_pair, size, u * of_pair[size - 1]), first = (group * size + a) * size;
@@ -85,7 +85,7 @@ class CausalDraw {
             seen->clear(model.n_partitions / 2, size);
     }
 
-    void see(int64_t n) {  // the first n keys
+    void see(int64_t n) {  // adds keys until there are n
         for (n = std::min(n, n_keys); seen->n < n; seen->n++) {
             if (!is_real[seen->n]) continue;
             const int16_t *part = model.key_part + (first_key + seen->n) * n_pairs;

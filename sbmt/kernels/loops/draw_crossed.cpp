@@ -1,19 +1,19 @@
-// Drawing edges from memberships in parts, under Poisson's link, for masks that are not causal.
+// Drawing edges from memberships in parts, under the Poisson link, for masks that are not causal.
 //
-// A query's point picks one of its pairs of parts, which picks a part of keys in one partition, with it a part in the
-// other, and then a key in both. `extra` is added to the rate of each pair of real tokens. Points of several rows are
-// drawn at once, so that vectors are full: each pick looks up random words in as many tables by gathers.
+// For each point, a query chooses one of its pairs of parts, then a part of the keys in one partition, a part in the
+// other partition, and a key in both parts. `extra` is added to the rate of each pair of real tokens. Points of several
+// rows are drawn at once to fill vectors, so each choice looks up random words in many tables by gather instructions.
 #include "draw.h"
 
 namespace {
 
-// Tables of shares: each entry starts at the sum of all weights before it, in units of 2⁻³¹ of the total. A random
-// word is in the last entry that starts at or before it, which never has weight 0.
+// Tables of shares: each entry starts at the sum of all previous weights, in units of 2⁻³¹ of the total. A random word
+// selects the last entry that starts at or before it, which never has weight 0.
 inline double scale_of(double total) { return total > 0 ? 2147483648.0 / total : 0; }
 inline uint32_t start_of(double before, double scale) { return before > 0 ? uint32_t(before * scale) + 1 : 0; }
 
-// For each of n points the last entry that starts at or before its word, in the table `below` from its `start` on,
-// whose entries are 0 … `last` and lie STRIDE apart. It halves the range of all points at once, so that a vector
+// Finds for each of n points the last entry that starts at or before its word, among the entries 0 … `last` of the
+// table at `start` in `below`, which are STRIDE apart. It halves the range of all points at once, so that a vector
 // searches many tables.
 template <int STRIDE = 1>
 void search(const uint32_t *below, const int32_t *start, const int32_t *last, const uint32_t *words, int64_t n,
@@ -33,12 +33,12 @@ void search(const uint32_t *below, const int32_t *start, const int32_t *last, co
 }
 
 class CrossedDraw {
-    static constexpr int64_t AT_ONCE = 16;  // rows
+    static constexpr int64_t AT_ONCE = 16;  // rows drawn at once
     struct Row {
         bool is_dense;
         int64_t first_point, n, n_spread;
     } rows[AT_ONCE];
-    struct From {  // where the tables of a query's pair of parts start, and the group's first part
+    struct From {  // the starts of the tables for a query's pair of parts, and the group's first part
         int32_t first, second, group;
     };
     const Crossed &model;
@@ -61,7 +61,7 @@ class CrossedDraw {
     std::vector<int32_t> pair, part, key, start, last;  // of points
     Points points;
 
-    // Which keys are in each cluster, how much, and tables to choose among them.
+    // Finds the keys of each cluster and their memberships, and fills tables from which to choose keys.
     void fill_key_tables() {
         const int16_t *part = model.key_part + first_key * n_pairs;
         const real *weight = model.key_weight + first_key * n_pairs;
@@ -89,8 +89,8 @@ class CrossedDraw {
             }
     }
 
-    // With query parts x and y, keys of part a in the first partition have weight S_xa Σ_b S_yb M_ab, and those of part
-    // b in the second, given a, S_yb M_ab, where M is `mass`.
+    // For query parts x and y, part a of the keys in the first partition has weight S_xa Σ_b S_yb M_ab. Given a, part b
+    // in the second partition has weight S_yb M_ab. M is `mass`.
     void fill_part_tables() {
         const real *blocks = model.blocks + head * model.n_partitions * size * size;
         for (int64_t g = 0; g < model.n_partitions / 2; g++)
@@ -107,7 +107,7 @@ class CrossedDraw {
             }
     }
 
-    // A table of parts whose weights are block · sum; returns their total.
+    // Fills a table of parts with weights block · sum; returns the total weight.
     double fill_block_table(const real *block, const double *sum, uint32_t *table) {
         double total = 0;
         for (int64_t a = 0; a < size; a++) {
@@ -119,7 +119,7 @@ class CrossedDraw {
         return total;
     }
 
-    // The total rate of a row, whose pairs it makes ready to be drawn.
+    // Fills the table of a row's pairs; returns the row's total rate.
     double enter_row(int64_t at, From *from, uint32_t *table) {
         const int16_t *parts = model.query_part + at * n_pairs;
         const real *weight = model.query_weight + at * n_pairs;
@@ -138,7 +138,7 @@ class CrossedDraw {
         return total;
     }
 
-    // Numbers of points, as `poisson` draws them, of several rows by vectors.
+    // Draws the numbers of points of several rows in vectors, as `poisson` does for one row.
     void count_points(int64_t n_rows, Address address) {
         double term[AT_ONCE] = {}, below[AT_ONCE] = {}, u[AT_ONCE] = {}, number[AT_ONCE] = {};
         for (int64_t i = 0; i < n_rows; i++) below[i] = term[i] = std::exp(-totals[i]);
@@ -246,7 +246,7 @@ class CrossedDraw {
             found.add(reals[int64_t(uniform(points(t % 4, row.first_point + row.n + t / 4)) * reals.size())]);
     }
 
-    void see(int64_t) {}  // all are seen from the start
+    void see(int64_t) {}  // all keys are known from the start
     bool is_law_met() const { return true; }
     bool keeps(int64_t, int64_t, double) const { return true; }
 };

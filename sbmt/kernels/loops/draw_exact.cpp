@@ -1,27 +1,27 @@
 // Drawing edges from dense memberships.
 //
-// Where all rows of a graph choose among the same keys, they do so by Walker's tables. Where each row sees one key more
-// than the row before, running sums take the place of tables, and the keys seen so far are a prefix of each.
+// If all rows of a graph choose among the same keys, they use Walker's alias tables. In causal masks each row adds one
+// key, so running sums replace the tables, and a row uses a prefix of each.
 #include "draw.h"
 
 namespace {
 
-// Walker's alias method: entry k is drawn if the fraction of a random place in it is below `keep`, else `other` is.
+// Walker's alias method: a random position in entry k selects k if its fraction is below `keep`, otherwise `other`.
 struct Entry {
     uint32_t keep;  // in units of 2⁻³²
     int32_t other;
 };
 
-// `place` is a random word times the number of entries: the upper half is an entry, the lower half a fraction of it.
+// `place` is a random word times the number of entries; its upper half is an entry, its lower half the fraction.
 inline int32_t choose(const Entry *tables, int32_t start, uint64_t place) {
     const int32_t k = place >> 32, other = tables[start + k].other;
     return uint32_t(place) < tables[start + k].keep ? k : other;
 }
 
-// Overwrites the weights, whose sum must not be 0; `todo` has room for n. Source: Vose (1991), with one entry of at
-// least the mean at a time, which fills those below it until it is one of them and the next fills it.
+// Overwrites the weights, whose sum must not be 0; `todo` has capacity n. Source: Vose (1991), one large entry at a
+// time, which fills small entries until it is small itself and the next large entry fills it.
 void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t *todo) {
-    int64_t n_small = 0, large = n;  // small ones stand at the front of `todo`, large ones at its back
+    int64_t n_small = 0, large = n;  // small entries are at the front of `todo`, large ones at the back
     const double scale = n / total;
     for (int64_t k = 0; k < n; k++) {
         weights[k] *= scale;
@@ -31,7 +31,7 @@ void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t 
         n_small += is_small;
         large -= !is_small;
     }
-    if (large == n) return;  // by rounding, all are alike
+    if (large == n) return;  // rounding made all entries equal
     int64_t i = 0, j = n - 1;
     int32_t many = todo[j];
     double left = weights[many];
@@ -45,13 +45,13 @@ void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t 
         left = (is_filled ? weights[many] : left) - (1 - weight);
         table[few] = {uint32_t(std::min(std::max(weight, 0.0) * 4294967296.0, 4294967295.0)), many};
     }
-    for (; i < n_small; i++)  // what rounding leaves over
+    for (; i < n_small; i++)  // left over because of rounding errors
         if (weights[todo[i]] <= 0) table[todo[i]] = {0, many};
 }
 
-// A row's keys among pairs of clusters, whose link is Poisson's or the bilinear one: rate x = ⟨query_i, key_j⟩ and
-// probability 1 − exp(−x), or min(x, 1). In the second case the process runs `boost` times as fast, so that it hits at
-// least as often, and a hit is kept with the remaining probability: see sbmt.samplers.exact.
+// Draws a row's keys at rates x = ⟨query_i, key_j⟩, with probability 1 − exp(−x) under the Poisson link and min(x, 1)
+// under the bilinear link. Under the latter, the process runs `boost` times as fast, so that it hits often enough, and
+// hits are thinned to the right probability (see sbmt.samplers.exact).
 class ExactDraw {
     const real *query, *keys, *first_key = nullptr;
     const int64_t n_clusters;
@@ -59,7 +59,7 @@ class ExactDraw {
     int64_t n_keys = 0, n_seen = 0;
     double boost = 1;
     std::vector<Entry> tables;
-    std::vector<double> total, most, ends, columns, sums;  // `sums` of columns; `total` and `most` of keys seen
+    std::vector<double> total, most, ends, columns, sums;  // `sums` of columns; `total` and `most` over keys so far
     Points points;
     std::vector<int64_t> steps;  // the cluster of each point
     std::vector<int32_t> todo;
@@ -69,9 +69,9 @@ class ExactDraw {
         : query(query), keys(keys), n_clusters(n_clusters), is_poisson(is_poisson), is_causal(is_causal),
           total(n_clusters), most(n_clusters), ends(n_clusters) {}
 
-    // Before the rows of a graph, whose first n_used keys matter.
+    // Prepares for the rows of a graph, of which only the first n_used keys matter.
     void enter(const Drawing &drawing, int64_t graph, int64_t n_used) {
-        constexpr int64_t MOST = 8;  // columns at once, so that keys are read by cache lines
+        constexpr int64_t MOST = 8;  // columns at once, so that whole cache lines of keys are read
         n_keys = n_used;
         first_key = keys + graph * drawing.n_keys * n_clusters;
         n_seen = 0;
@@ -96,7 +96,7 @@ class ExactDraw {
         }
     }
 
-    void see(int64_t n) {  // the first n keys
+    void see(int64_t n) {  // adds keys until there are n
         for (n = std::min(n, n_keys); n_seen < n; n_seen++)
             for (int64_t v = 0; v < n_clusters; v++) {
                 const double x = first_key[n_seen * n_clusters + v];
@@ -114,7 +114,7 @@ class ExactDraw {
         if (!is_poisson)
             boost = bound == 1 ? MAX_BOOST : std::min(MAX_BOOST, -std::log1p(-bound) / bound * (1 + 1e-12));
         if (rate * boost > DENSE_SHARE * n_seen) {
-            boost = 0;  // nothing is left to decide
+            boost = 0;  // no hit needs thinning
             for (int64_t j = 0; j < n_seen; j++) {
                 const double x = dot<0>(row, first_key + j * n_clusters, n_clusters);
                 if (address.of_cell(CELL, j) < (is_poisson ? -std::expm1(-x) : x)) found.add(j);
@@ -136,13 +136,13 @@ class ExactDraw {
             const uint64_t upper = points(2, t), lower = points(3, t), place = upper * n_keys + (lower * n_keys >> 32);
             const int64_t j = is_causal ? first_above(&sums[start], n_seen, fine_uniform(upper, lower) * total[v])
                                         : choose(&tables[start], 0, place);
-            if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // rounding alone leads to another
+            if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // other keys are rounding errors
         }
     }
 
     bool is_law_met() const { return is_poisson || boost == 0; }
     bool keeps(int64_t at, int64_t key, double u) const {
-        if (u * boost < 1) return true;  // whatever its rate
+        if (u * boost < 1) return true;  // regardless of the rate
         const double x = dot<0>(query + at * n_clusters, first_key + key * n_clusters, n_clusters);
         return u * -std::expm1(-boost * x) < std::min(x, 1.0);
     }

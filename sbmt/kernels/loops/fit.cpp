@@ -1,8 +1,8 @@
-// What fitted masks need besides drawing: memberships in parts, and what follows from them along edges and in sums.
+// Code for fitted masks other than drawing: memberships in parts, rates of edges, and sums of memberships.
 //
-// A token is in two parts of each partition; `part` and `weight` hold both of one partition after the other. Part a of
-// partition f has number f · size + a. Partitions 2g and 2g + 1 are crossed to group g. The plain twins are in
-// sbmt.block_model.crossed.
+// A token belongs to two parts of each partition; `part` and `weight` list both, partition by partition. Part a of
+// partition f has number f · size + a. Crossing partitions 2g and 2g + 1 gives group g. The plain PyTorch versions are
+// in sbmt.block_model.crossed.
 #include "crossed.h"
 
 // The two parts of largest logit, ⟨token, cluster⟩, of each partition, in ascending order, and by how much the logit of
@@ -75,7 +75,7 @@ void choose_parts_backward(const Ranges *ranges, const real *grad, const real *t
     });
 }
 
-// How much the tokens of graphs start … stop are in each pair of parts: out[graph, group, part, part].
+// Sums the memberships of the tokens of each graph in every pair of parts: out[graph, group, part, part].
 void pair_totals(const Ranges *ranges, const int16_t *part, const real *weight, int64_t n_tokens,
                  int64_t n_partitions, int64_t size, real *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
@@ -121,7 +121,7 @@ void edge_rate(const Ranges *ranges, const Crossed *model, const Mask *mask, rea
     });
 }
 
-// For graphs start … stop; gradients of the blocks are apart for each graph.
+// Ranges are of graphs; each graph has its own gradients of the blocks.
 void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *mask, const real *grad,
                         real *grad_query, real *grad_blocks, real *grad_key) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
@@ -147,7 +147,7 @@ void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *
             }
             for (int64_t c = 0; c < n_chosen; c++) {  // back through fill_rates
                 const int64_t f = c / 2, at = row * n_chosen + c;
-                const int64_t block = model->query_part[at] * size;  // in the head's blocks
+                const int64_t block = model->query_part[at] * size;  // position in the head's blocks
                 const real *blocks = model->blocks + head * n_parts * size + block;
                 grad_query[at] = dot<0>(to_rates.data() + f * size, blocks, size);
                 real *to_block = grad_blocks + graph * n_parts * size + block;

@@ -1,10 +1,10 @@
-// The loops that do the work on a CPU, as the compiler and Python both read them (cffi knows no macros).
+// Declarations of the CPU loops, which both the compiler and Python read (so no macros, which cffi does not support).
 //
-// A library is built for each type of numbers, `real`: float or double. Arrays are contiguous, with one row for each
-// token of each head of each example, or one entry for each edge. A missing array is NULL. A graph is what one head of
-// one example attends.
+// A library is built for each type `real`, float or double. Arrays are contiguous, with one row for each token of each
+// head of each example, or one entry for each edge. A missing array is NULL. A graph is the mask of one head of one
+// example.
 
-typedef struct {  // of rows, or of graphs: range i is from ends[i] to ends[i + 1], and no thread shares it
+typedef struct {  // of rows or graphs: range i runs from ends[i] to ends[i + 1] and belongs to one thread
     const int64_t *ends;
     int64_t number;
 } Ranges;
@@ -14,7 +14,7 @@ typedef struct {  // the edges of all graphs, as in sbmt.EdgeList
     const int64_t *row_ptr, *keys;
 } Mask;
 
-typedef struct {  // what sbmt.edge_attention takes
+typedef struct {  // the inputs of sbmt.edge_attention
     const real *query, *key, *value, *bias, *gate, *sink, *scale;
     int64_t d, d_value;
     bool is_score_rule;
@@ -48,16 +48,16 @@ void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query
 void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out);
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out);
 
-// Both draw edges, and write each row's number of them to `degrees` and each range's keys, which `release` frees, to
-// `keys`: NULL where memory is out.
+// Both functions draw edges. They write the number of edges of each row to `degrees`, and the keys of each range to
+// `keys`, or NULL if out of memory; `release` frees the keys.
 void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_t n_clusters, bool is_poisson,
                 const Drawing *drawing, int64_t *degrees, int64_t **keys);
 void draw_crossed(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, int64_t *degrees,
                   int64_t **keys);
 void release(int64_t *keys);
 
-// Causal edges, likewise. `kept` is what `remember` returned, until `forget`: the keys of all graphs that calls before
-// have seen, and so need not see again. Ranges are then of whole graphs. Without it, it is NULL.
+// Draws causal edges in the same way. `kept`, which `remember` creates and `forget` frees, holds data about the keys of
+// earlier calls, which are not processed again; ranges must then be whole graphs. It is NULL if nothing is kept.
 void draw_causal(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, void *kept,
                  int64_t *degrees, int64_t **keys);
 void *remember(int64_t n_graphs, int64_t n_groups, int64_t size);

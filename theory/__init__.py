@@ -1,6 +1,6 @@
-"""Checks when the conditions behind "SBM attention is a universal approximator" hold.
+"""Checks the conditions on which the theorem rests that SBM attention is a universal approximator.
 
-A pattern is a boolean matrix, row = query, column = key; the arc of an entry goes from key to query.
+A pattern is a boolean matrix, row = query, column = key; the arc of an entry runs from key to query.
 """
 
 import sbmt.interrupt  # noqa: F401 - before torch, whose import takes seconds

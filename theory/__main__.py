@@ -1,4 +1,4 @@
-"""``python -m theory``: the full report, a single statement, or a certificate for one case."""
+"""Runs ``python -m theory``, which prints the full report, checks a single statement, or certifies one case."""
 
 import io
 import json
@@ -22,33 +22,33 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 def main(
-    n: Annotated[int | None, typer.Option(help="tokens: certify this case instead of reporting")] = None,
-    k: Annotated[int | None, typer.Option(help="blocks of that case")] = None,
+    n: Annotated[int | None, typer.Option(help="number of tokens of a case to certify instead of the report")] = None,
+    k: Annotated[int | None, typer.Option(help="number of blocks of that case")] = None,
     relays: Annotated[
         str | None, typer.Option(help="last (the default), per_block, or a comma-separated list of tokens")
     ] = None,
     order: Annotated[str | None, typer.Option(help="order of the three patterns, such as 321")] = None,
-    only: Annotated[str | None, typer.Option(help="name of the one statement to check")] = None,
-    output: Annotated[Path, typer.Option(help="folder of the pictures of the patterns")] = Path("runs/theory"),
-    json_file: Annotated[Path | None, typer.Option("--json", help="also write the numbers here")] = None,
+    only: Annotated[str | None, typer.Option(help="name of a single statement to check")] = None,
+    output: Annotated[Path, typer.Option(help="folder for the figures of the patterns")] = Path("runs/theory"),
+    json_file: Annotated[Path | None, typer.Option("--json", help="file to which to write the results, too")] = None,
 ) -> None:
-    """Check the statements of the paper's theory, and our corrections, numerically.
+    """Check the statements of the paper's theory and our corrections numerically.
 
-    Exit code 0 only if every statement is confirmed; heuristics are reported but do not count. With --n and --k: 0 if
-    all three conditions are proved, otherwise 1.
+    The exit code is 0 only if every statement is confirmed; heuristics are reported but do not count. With --n and --k
+    it is 0 if all three conditions are proved, and 1 otherwise.
     """
     console = Console()
     if (n is None) != (k is None):
-        raise SbmtError("--n and --k together", "one of them", "give both to certify a case, neither for the report")
+        raise SbmtError("--n and --k together", "one of them", "give both to certify a case, or neither for the report")
     if n is not None and k is not None:
         if only is not None:
-            raise SbmtError("either --only or --n and --k", "all of them", "omit --only to certify a case")
+            raise SbmtError("either --only or --n and --k", "all three", "omit --only to certify a case")
         certificate = certify(three_patterns(n, k, _relays(relays)), _layers(order))
         console.print(certificate.text(), markup=False, highlight=False, soft_wrap=True)
         _write(json_file, certificate.to_json())
         raise typer.Exit(0 if certificate.outcome == "proved" else 1)
     if relays is not None or order is not None:
-        raise SbmtError("--order and --relays need a case to certify: give --n and --k")
+        raise SbmtError("--order and --relays apply only to a case to certify: give --n and --k")
     chosen = STATEMENTS if only is None else [choose("statement", only, {one.name: one for one in STATEMENTS})]
     results = run(track(chosen, "checking", console=Console(stderr=True)))
     console.print(table(results))
@@ -65,18 +65,18 @@ def _relays(given: str | None) -> str | list[int]:
     try:
         return [int(token) for token in given.split(",")]
     except ValueError:
-        do = "use one of those"
-        raise SbmtError("relays 'last', 'per_block' or tokens such as 3,7,11", repr(given), do) from None
+        do = "use one of these forms"
+        raise SbmtError("--relays last, per_block, or tokens such as 3,7,11", repr(given), do) from None
 
 
 def _layers(order: str | None) -> list[int] | None:
     if order is not None and not (order.isascii() and order.isdigit()):
-        raise SbmtError("--order as digits, such as 321", repr(order), "give the order of the patterns in digits alone")
+        raise SbmtError("--order as digits, such as 321", repr(order), "give the order of the patterns by digits alone")
     return None if order is None else [int(digit) for digit in order]
 
 
 def _draw(folder: Path, order: str) -> Path:
-    """Writes the picture of the paper's patterns at n = 16, k = 4 in this order."""
+    """Writes the figure of the paper's patterns at n = 16, k = 4 in this order, and returns its path."""
     patterns, buffer = three_patterns(16, 4), io.BytesIO()
     figure = draw_certificate(certify(patterns, _layers(order)), patterns)
     figure.savefig(buffer, format="png", metadata={"Software": None})

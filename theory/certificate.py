@@ -1,4 +1,4 @@
-"""Conditions 1 to 3 of universality for given patterns: proved, refuted or unknown, each with a witness."""
+"""Certificates: conditions 1 to 3 of universality are proved, refuted or unknown for given patterns, with witnesses."""
 
 import json
 from collections.abc import Sequence
@@ -23,15 +23,15 @@ from theory.path_cover import TIME_LIMIT, Undecided
 
 Outcome = Literal["proved", "refuted", "unknown"]
 NAMES = {1: "self-loops", 2: "Hamiltonian path", 3: "every token reaches every token"}
-_SHOWN = 10  # witnesses listed
+_SHOWN = 10  # number of witnesses listed
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome for condition 1, 2 or 3, with the kind of evidence and a reason in one sentence.
+    """The outcome for condition 1, 2 or 3, with the kind of evidence and a one-sentence reason.
 
-    The witness is JSON-ready. Proved: ``order`` (condition 2) or ``n_layers`` (condition 3). Refuted: ``missing``, a
-    list of [layer from 1, token] (condition 1) or of [query, key] (condition 3), if there are any.
+    The witness is JSON-ready. For a proof it contains ``order`` (condition 2) or ``n_layers`` (condition 3); for a
+    refutation, ``missing``, a list of [layer from 1, token] (condition 1) or [query, key] (condition 3), if any.
     """
 
     condition: int
@@ -41,7 +41,7 @@ class Finding:
     witness: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
-        """A readable line, with the first entries of the witness."""
+        """Returns one readable line with the first entries of the witness."""
         line = f"condition {self.condition} ({NAMES[self.condition]}): {self.outcome} [{self.evidence}]: {self.reason}"
         if "missing" in self.witness:
             return f"{line}: " + ", ".join(str(tuple(pair)) for pair in self.witness["missing"])
@@ -52,28 +52,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The three conditions for one sequence of patterns."""
+    """The outcomes of the three conditions for one sequence of patterns."""
 
-    n_tokens: int  # real ones, without padding
-    n_entries: tuple[int, ...]  # of each pattern, in the order given
+    n_tokens: int  # number of real tokens, without padding
+    n_entries: tuple[int, ...]  # number of entries of each pattern, in the order in which they were passed
     order: tuple[int, ...]  # the order in which the patterns act, counted from 1
     repeat: bool  # whether the patterns repeat; otherwise they act once
     findings: tuple[Finding, Finding, Finding]
 
     @property
     def outcome(self) -> Outcome:
-        """The three conditions together: refuted if any is, proved if all are, otherwise unknown."""
+        """The overall outcome: refuted if any condition is, proved if all are, otherwise unknown."""
         outcomes = {finding.outcome for finding in self.findings}
         return "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
 
     def condition(self, number: int) -> Finding:
-        """The finding on condition 1, 2 or 3; any other number raises SbmtError."""
+        """Returns the finding on condition 1, 2 or 3; any other number raises SbmtError."""
         if number not in NAMES:
-            raise SbmtError("condition 1, 2 or 3", number, "pick one of the three")
+            raise SbmtError("condition 1, 2 or 3", number, "choose one of the three")
         return self.findings[number - 1]
 
     def text(self) -> str:
-        """A few readable lines."""
+        """Returns a summary of a few readable lines."""
         patterns = count_of(len(self.n_entries), "pattern", "patterns")
         size = f"{count_of(self.n_tokens, 'token', 'tokens')}, {count_of(sum(self.n_entries), 'entry', 'entries')}"
         act = "repeated forever" if self.repeat else "acting once"
@@ -81,7 +81,7 @@ class Certificate:
         return "\n".join([*lines, *(finding.text() for finding in self.findings), f"all three: {self.outcome}"])
 
     def to_json(self) -> str:
-        """All fields, the names of the conditions and the overall outcome as a JSON document."""
+        """Returns all fields, the names of the conditions and the overall outcome as a JSON document."""
         findings = [{"name": NAMES[finding.condition], **asdict(finding)} for finding in self.findings]
         fields = {**asdict(self), "n_patterns": len(self.n_entries), "outcome": self.outcome, "findings": findings}
         return json.dumps(fields, indent=2)
@@ -100,14 +100,14 @@ def certify(
 
     Args:
         patterns: Boolean arrays, scipy sparse arrays or EdgeLists of one example, whose heads are united. Self-loops
-            are not added: a model without them fails condition 1.
-        order: 1-based order of the layers; None keeps them as listed. Only condition 3 depends on it.
+            are not added, so a model without them fails condition 1.
+        order: 1-based order of the layers; None keeps the listed order. Only condition 3 depends on it.
         repeat: True repeats the patterns cyclically, as the theorem does; False applies condition 3 to a single pass,
-            as through a trained network of finitely many layers.
-        time_limit: Seconds for exact search; if that is not enough, condition 2 is unknown.
+            as in a trained network with finitely many layers.
+        time_limit: Seconds for exact search; if they are not enough, condition 2 is unknown.
 
     Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; for
-    a model that samples its masks, a certificate only covers the draw it was given.
+    a model that samples its masks, a certificate covers only the masks that were passed.
 
     Example:
         >>> from theory.patterns import three_patterns
@@ -126,7 +126,7 @@ def certify(
 
 
 def count_of(number: int, one: str, many: str) -> str:
-    """A number with its noun, as in "1 token" and "2 tokens"."""
+    """Returns a number with its noun, as in "1 token" and "2 tokens"."""
     return f"{number} {one if number == 1 else many}"
 
 
@@ -134,7 +134,7 @@ def _self_loops(layers: list[csr_array]) -> Finding:
     missing = missing_self_loops(layers)
     if not missing:
         return Finding(1, "proved", "instance", "every pattern has a full diagonal")
-    reason = f"diagonal entries are missing, {len(missing)} in all, as (layer, token)"
+    reason = f"{count_of(len(missing), 'diagonal entry is', 'diagonal entries are')} missing, as (layer, token)"
     return Finding(1, "refuted", "instance", reason, {"missing": [list(pair) for pair in missing[:_SHOWN]]})
 
 
@@ -142,7 +142,7 @@ def _path(layers: list[csr_array], time_limit: float | int) -> Finding:
     try:
         found = search(union(layers), time_limit)
     except Undecided as undecided:
-        return Finding(2, "unknown", "heuristic", f"no path found and none excluded: {undecided}")
+        return Finding(2, "unknown", "heuristic", f"no path was found, but none could be excluded: {undecided}")
     if found.order is None:
         return Finding(2, "refuted", found.evidence, found.reason)
     return Finding(2, "proved", found.evidence, found.reason, {"order": found.order})
@@ -155,7 +155,7 @@ def _reach(layers: list[csr_array]) -> Finding:
         return Finding(3, "refuted", "theorem", reason, {"missing": [list(pair)]})
     n_layers = min_layers(layers)
     if n_layers is None:
-        return Finding(3, "refuted", "theorem", "without self-loops walks of one length never join all tokens at once")
+        return Finding(3, "refuted", "theorem", "without self-loops, walks of equal length never join all tokens")
     return _reached(n_layers)
 
 
@@ -164,7 +164,7 @@ def _reach_once(layers: list[csr_array]) -> Finding:
     if not missing:
         return _reached(next(t for t, reached in enumerate(layer_by_layer(layers), start=1) if reached.all()))
     hint = "; more cycles would help" if is_strongly_connected(layers) else ""
-    reason = f"after the last layer, number {len(layers)}, some tokens have not read others{hint}, as (query, key)"
+    reason = f"after {count_of(len(layers), 'layer', 'layers')} some pairs have not been read{hint}, as (query, key)"
     return Finding(3, "refuted", "instance", reason, {"missing": [list(pair) for pair in missing]})
 
 

@@ -1,4 +1,4 @@
-"""Checks of numbers and lists that callers pass. NumPy's numbers are accepted; True and False are not."""
+"""Checks of numbers and lists that callers pass. NumPy numbers are accepted, but bools are not."""
 
 import math
 from reprlib import repr as shorten
@@ -13,7 +13,7 @@ Bound = float | int
 
 
 def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> bool:
-    """Whether this is a real number in [least, most] that a float can hold; NaN, True and False are not."""
+    """Whether this is a real number in [least, most] that fits into a float, and neither NaN nor a bool."""
     try:
         return is_real(given) and least <= float(given) <= most
     except OverflowError:
@@ -21,14 +21,14 @@ def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> b
 
 
 def as_number(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> float:
-    """A real number in [least, most] as a float; raises SbmtError, with these words, for anything else."""
+    """Converts a real number in [least, most] to a float; raises SbmtError with this text for anything else."""
     if not is_number(given, least, most):
         raise SbmtError(expected, shorten(given), do)
     return float(given)
 
 
 def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> np.ndarray:
-    """A new array of finite numbers in [least, most]; raises SbmtError, with these words, for anything else."""
+    """Returns a new array of finite numbers in [least, most]; raises SbmtError with this text for anything else."""
     try:
         array = np.asarray(given)
         array = array.astype(np.float64) if array.dtype.kind in "biuf" else np.array(math.nan)
@@ -40,7 +40,7 @@ def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most
 
 
 def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """The items of an iterable; raises SbmtError with these words for text and for anything that is not iterable."""
+    """Returns the items of an iterable as a list; raises SbmtError with this text for strings and non-iterables."""
     if isinstance(given, (str, bytes)) or not np.iterable(given):
         raise SbmtError(expected, repr(given), do)
     return list(given)

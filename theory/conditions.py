@@ -1,4 +1,4 @@
-"""Conditions 1 and 3 of universality, and what replaces condition 3 for static graphs and for causal patterns.
+"""Conditions 1 and 3 of universality, and variants of condition 3 for static graphs and for causal patterns.
 
 Condition 2, a Hamiltonian path, is decided in :mod:`theory.hamiltonian` and :mod:`theory.relays`.
 """
@@ -15,17 +15,17 @@ from sbmt.errors import SbmtError, check_sizes, is_integer
 from sbmt.graph.edges import EdgeList
 from theory.checks import as_list
 
-PATIENCE = 64  # cycles to follow before asking whether sets without self-loops will ever be full
+PATIENCE = 64  # number of cycles after which to decide whether sets without self-loops will ever be full
 
 
 def as_csr(pattern: Any) -> csr_array:
-    """A pattern as a sparse matrix in CSR form: sorted, without duplicates, and never sharing memory with its source.
+    """Copies a pattern to a sparse matrix in CSR form that is sorted and has no duplicates.
 
     It may be a square boolean array, a scipy sparse array, or an EdgeList of one example, whose heads are united,
-    because a layer adds their outputs. Padding is omitted; real tokens are renumbered in order.
+    because a layer adds their outputs. Padding is omitted, and real tokens are renumbered in order.
 
     Raises:
-        SbmtError: If it is anything else; this holds for all functions below.
+        SbmtError: If the pattern is anything else; this holds for all functions below.
     """
     if isinstance(pattern, EdgeList):
         return _from_edges(pattern)
@@ -43,17 +43,17 @@ def as_csr(pattern: Any) -> csr_array:
 
 
 def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list[csr_array]:
-    """One or more patterns, all of the same size, in the order in which the layers apply them.
+    """Returns one or more patterns of equal size in the order in which the layers apply them.
 
-    ``order`` is a permutation of the numbers from 1, such as (1, 3, 2); None keeps the patterns as listed.
+    ``order`` is a permutation of the numbers from 1, such as (1, 3, 2); None keeps the listed order.
     """
     if isinstance(patterns, (np.ndarray, EdgeList)) or hasattr(patterns, "tocsr"):
         raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern in a list")
-    listed = as_list(patterns, "a list of patterns", "give boolean arrays, row = query, column = key")
+    listed = as_list(patterns, "a list of patterns", "give boolean arrays with row = query, column = key")
     sparse = [as_csr(pattern) for pattern in listed]
     if not sparse or len({matrix.shape for matrix in sparse}) != 1:
         shapes = [matrix.shape for matrix in sparse]
-        raise SbmtError("at least one pattern, all of one size", shapes, "build them for the same tokens")
+        raise SbmtError("at least one pattern, all of equal size", shapes, "build them for the same tokens")
     if order is None:
         return sparse
     layers = as_list(order, f"a permutation of 1 … {len(sparse)}", "count layers from 1")
@@ -63,24 +63,24 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
 
 
 def union(patterns: Sequence[Any]) -> csr_array:
-    """The union of the patterns: all entries that occur in any of them."""
+    """Returns the union of the patterns, with all entries that occur in any of them."""
     first, *rest = as_csrs(patterns)
     return csr_array(sum(rest, start=first), dtype=bool)
 
 
 def missing_self_loops(patterns: Sequence[Any]) -> list[tuple[int, int]]:
-    """Pairs (layer counted from 1, token) whose diagonal entry is missing."""
+    """Returns the pairs (layer counted from 1, token) whose diagonal entry is missing."""
     layers = enumerate(as_csrs(patterns), start=1)
     return [(layer, int(token)) for layer, matrix in layers for token in np.flatnonzero(~matrix.diagonal())]
 
 
 def has_self_loops(patterns: Sequence[Any]) -> bool:
-    """Condition 1: every pattern has a full diagonal."""
+    """Whether condition 1 holds: every pattern has a full diagonal."""
     return not missing_self_loops(patterns)
 
 
 def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None) -> list[list[int]]:
-    """Sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
+    """Returns the sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
 
     The patterns act in ``order``, counted from 1, and repeat cyclically.
     """
@@ -89,7 +89,7 @@ def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int]
 
 
 def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
-    """Yields S(1), S(2), … as boolean rows: S(t) = A_l S(t − 1) and S(0) = I, where l cycles through the layers."""
+    """Yields S(1), S(2), … as boolean rows, with S(0) = I and S(t) = A_l S(t − 1), where l cycles through layers."""
     reached = np.eye(layers[0].shape[0], dtype=bool)
     for layer in cycle(layers):
         reached = layer @ reached
@@ -97,14 +97,14 @@ def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
 
 
 def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """Condition 3: the smallest number s of layers after which every token has read every token; None if never.
+    """Returns the number s in condition 3 of layers after which every token has read every token; None if never.
 
-    S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, with l running through the patterns cyclically.
+    S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, where l cycles through the patterns.
 
-    A full S(t) contains a walk between any two tokens, so the union must be strongly connected. With self-loops that
-    is enough: no set ever shrinks, and each cycle through the p patterns advances at least one step along every
-    shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever being full; powers of the
-    product of all patterns decide that.
+    A full S(t) contains a walk between any two tokens, so the union must be strongly connected. With self-loops this
+    is sufficient: no set ever shrinks, and each cycle through the p patterns advances at least one step along every
+    shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever becoming full; powers of the
+    product of all patterns decide whether they do.
 
     Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
 
@@ -130,10 +130,10 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
 def is_ever_full(layers: Sequence[csr_array]) -> bool:
     """Whether S(t) is full for some t beyond the first cycle, and therefore in every later cycle.
 
-    Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once that is full it stays full in every cycle:
+    Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once it is full, it is full in every later cycle:
     the product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of
-    an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so one high enough
-    power, computed by squaring, is enough. Cost: O(n³ log n).
+    an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so a single power that
+    is high enough, computed by squaring, suffices. Cost: O(n³ log n).
     """
     power = next(islice(layer_by_layer(layers), len(layers) - 1, None))
     for _ in range(((len(power) - 1) ** 2 + 1).bit_length()):
@@ -148,7 +148,7 @@ def is_ever_full(layers: Sequence[csr_array]) -> bool:
 def missing_pairs(
     patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None, most: int = 10
 ) -> list[tuple[int, int]]:
-    """The first ``most`` pairs (i, j), in order, such that token j has not reached token i after ``n_layers``."""
+    """Returns the first ``most`` pairs (i, j), in order, for which j has not reached i after ``n_layers`` layers."""
     check_sizes(n_layers=n_layers, most=most)
     reached = next(islice(layer_by_layer(as_csrs(patterns, order)), n_layers - 1, None))
     return [(int(i), int(j)) for i, j in np.argwhere(~reached)[:most]]
@@ -160,9 +160,9 @@ def is_strongly_connected(patterns: Sequence[Any]) -> bool:
 
 
 def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
-    """Tokens (i, j) such that no walk in the union leads from j to i; None if there are none.
+    """Returns tokens (i, j) such that no walk in the union leads from j to i, or None if there are none.
 
-    Token j lies in a strong component that no arc leaves, and i lies outside it.
+    Token j lies in a strong component that no arc leaves, and i lies outside this component.
     """
     joined = union(patterns)
     n_components, label = connected_components(joined, directed=True, connection="strong")
@@ -176,20 +176,20 @@ def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
 
 
 def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """The first t such that the union of the first t patterns is strongly connected; None if never.
+    """Returns the first t for which the union of the first t patterns is strongly connected; None if never.
 
-    This is a lower bound on :func:`min_layers` but does not replace it: layers act one after the other, and a walk must
-    use its arcs in their order.
+    This is a lower bound on :func:`min_layers` but no substitute for it: layers act one after the other, and a walk
+    must use arcs in the order of the layers.
     """
     layers = as_csrs(patterns, order)
     return next((t for t in range(1, len(layers) + 1) if is_strongly_connected(layers[:t])), None)
 
 
 def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """Condition 3 for causal patterns: the smallest s such that S_i = {0 … i} for every token i; None if never.
+    """Returns the smallest s for which S_i = {0 … i} for every token i, condition 3 of causal patterns; None if never.
 
-    No causal pattern of two tokens or more can meet condition 3 itself, since the sets stay within {0 … i}. Every cycle
-    of the union is a loop at one token, so the sets settle: once a full cycle through the patterns leaves them
+    No causal pattern of two tokens or more can meet condition 3 itself, since S_i never exceeds {0 … i}. Every cycle of
+    the union is a loop at one token, so the sets converge: once a full cycle through the patterns leaves them
     unchanged, they never change again. A pattern that is not causal raises SbmtError.
 
     Example:
@@ -200,7 +200,7 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
     layers = as_csrs(patterns, order)
     queries, keys = union(layers).nonzero()
     if (queries < keys).any():
-        raise SbmtError("causal patterns, j ≤ i", "one that attends to a later token", "call min_layers")
+        raise SbmtError("causal patterns, j ≤ i", "one that attends to a later token", "use min_layers instead")
     wanted, before = np.tri(layers[0].shape[0], dtype=bool), None
     for t, reached in enumerate(layer_by_layer(layers), start=1):
         if (reached == wanted).all():
@@ -215,7 +215,7 @@ def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -
 def _from_edges(edges: EdgeList) -> csr_array:
     batch, heads, n_queries, n_keys = edges.shape
     if batch != 1 or n_queries != n_keys:
-        raise SbmtError("edges of one example, as many queries as keys", edges.shape, "pick an example")
+        raise SbmtError("edges of one example, with as many queries as keys", edges.shape, "select one example")
     is_query, is_key = (
         np.ones(n_keys, dtype=bool) if mask is None else mask[0].cpu().numpy()
         for mask in (edges.query_mask, edges.key_mask)

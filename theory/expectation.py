@@ -1,12 +1,12 @@
-"""Universality "in expectation": what the theorem says, what is checked, and how fast means over masks converge.
+"""Universality "in expectation": the theorem's claim, its checkable assumptions, and the convergence of mask means.
 
-The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not what one forward pass
-returns. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is checked by
-:mod:`theory.certificate`, never on E[M], whose support says nothing about E[g(X)] (see :func:`mask_means`).
+The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not the result of one
+forward pass. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is checked by
+:mod:`theory.certificate`, but never on E[M], whose support says nothing about E[g(X)] (see :func:`mask_means`).
 *Assumption 2*, that softmax sharpens to a hard maximum, holds for each mask at the scale of :func:`sharpening_scale`.
-If |g| ≤ G, then |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A), so where the mask equals a fixed pattern A with probability near 1,
-E[g(X)] is near g on that pattern. At probabilities well inside (0, 1), nothing here or in the paper shows that E[g(X)]
-is universal. Numbers out of range and lists that do not fit raise SbmtError.
+If |g| ≤ G, then |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A). So if the mask equals a fixed pattern A with probability near 1,
+E[g(X)] is near g on this pattern. For probabilities well inside (0, 1), nothing here or in the paper shows that E[g(X)]
+is universal. Numbers out of range and lists of wrong lengths raise SbmtError.
 """
 
 import math
@@ -26,15 +26,15 @@ from theory.checks import as_floats, is_number
 from theory.realisability import edge_law
 
 OfMask = Callable[[EdgeList], Tensor]
-MAX_UNCERTAIN = 18  # edges, which make 262,144 masks
+MAX_UNCERTAIN = 18  # number of uncertain edges, which give 262,144 masks
 
 
 class MaskMeans(NamedTuple):
     """One token's attention under a random mask, averaged in three ways."""
 
-    expectation: np.ndarray  # exact, by enumerating all masks; the empty one gives 0
-    on_support: np.ndarray  # over all keys with P(M_j = 1) > 0
-    weighted: np.ndarray  # with weights proportional to P(M_j = 1) e^score
+    expectation: np.ndarray  # exact, by enumerating all masks; the empty mask gives 0
+    on_support: np.ndarray  # the softmax over all keys with P(M_j = 1) > 0
+    weighted: np.ndarray  # the mean with weights proportional to P(M_j = 1) e^score
 
 
 def mask_means(
@@ -43,13 +43,13 @@ def mask_means(
     scores: Sequence[float | int],
     self_loop: bool = True,
 ) -> MaskMeans:
-    """E[softmax over a random mask] against the softmax on the mask's support, and weighted by P(M_j = 1).
+    """Compares E[softmax over a random mask] with the softmax on the support, and with weights by P(M_j = 1).
 
     The three differ, so a statement about the support of E[M] does not carry over to E[g(X)]. Each of up to 18 keys has
-    a value (a number or a vector), a score, and a probability (a single one may serve all keys). Keys are drawn
-    independently; with ``self_loop`` the first is always attended to.
+    a value (a number or a vector), a score, and a probability; a single probability applies to all keys. Keys are drawn
+    independently, but with ``self_loop`` the first key is always included.
     """
-    expected, do = f"finite values and scores of 1 to {MAX_UNCERTAIN} keys", "leave out keys without a score"
+    expected, do = f"finite values and scores of 1 to {MAX_UNCERTAIN} keys", "omit keys without a score"
     value, score = (as_floats(part, expected, do) for part in (values, scores))
     p = as_floats(probability, "probabilities in [0, 1]", "give P(M_j = 1)", 0, 1)
     n = score.size
@@ -71,24 +71,24 @@ def mask_means(
 
 
 def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> float:
-    """The smallest t such that softmax(t · scores) over m keys gives the best one a weight of at least 1 − η.
+    """Returns the smallest t for which softmax(t · scores) over m keys gives the best key a weight of at least 1 − η.
 
-    If the best score is ζ > 0 above all others (the gap), the worst case is that the others tie: the weight is then
+    If the best score exceeds all others by ζ > 0 (the gap), the worst case is that the others tie. The weight is then
     1/(1 + (m − 1) e^(−tζ)), so t = ln((m − 1)(1 − η)/η)/ζ. Fewer keys, as in a sparse mask, need no larger scale.
 
     Paper: Assumption 2, for η ≤ ½ (from Yun et al., 2020).
     """
     check_sizes(n_keys=n_keys)
     if not is_number(gap, 0) or not is_number(tolerance, 0, 1) or gap in (0, math.inf) or tolerance in (0, 1):
-        raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "no scale resolves ties")
+        raise SbmtError("a gap > 0 and a tolerance in (0, 1)", (gap, tolerance), "avoid ties, which no scale resolves")
     odds = (1 - float(tolerance)) / float(tolerance)
     return max(0.0, math.log((int(n_keys) - 1) * odds) / float(gap)) if n_keys > 1 else 0.0
 
 
 def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """E[g(M)] by enumerating all masks that the sampler can draw, in 2^(uncertain edges) calls, for at most 18 of them.
+    """Computes E[g(M)] by calling g on all masks that the sampler can draw, 2^(uncertain edges), at most 2^18.
 
-    g is a function of an EdgeList of the block model's shape.
+    g is a function of an EdgeList with the block model's shape.
     """
     law = edge_law(block_model, sampler).double().flatten()
     uncertain = ((law > 0) & (law < 1)).nonzero()[:, 0]
@@ -113,10 +113,10 @@ def error_against_draws(
     truth: Tensor,
     generator: torch.Generator | None = None,
 ) -> list[float]:
-    """Root mean square errors, over entries and repetitions, of means of g over these numbers of masks.
+    """Returns root mean square errors, over entries and repetitions, of means of g over these numbers of masks.
 
-    The truth is E[g(M)], for example from :func:`exact_expectation`. For each number of masks, ``n_repetitions`` means
-    are taken; the square of the error is σ²/n_draws in expectation.
+    The true value is E[g(M)], for example from :func:`exact_expectation`. For each number of masks, the function takes
+    ``n_repetitions`` means; the expected squared error is σ²/n_draws.
     """
     check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})
 
@@ -129,8 +129,8 @@ def error_against_draws(
 
 
 def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
-    """The least-squares slope of log error over log draws; −½ for means of independent draws."""
-    expected, do = "two or more numbers of draws, and positive errors", "measure more"
+    """Returns the least-squares slope of log error over log draws, which is −½ for means of independent draws."""
+    expected, do = "two or more numbers of draws, and positive errors", "measure more numbers of draws"
     draws, found = (as_floats(part, expected, do) for part in (n_draws, errors))
     if draws.ndim != 1 or draws.shape != found.shape or len(set(draws)) < 2 or min(*draws, *found) <= 0:
         raise SbmtError(expected, (n_draws, errors), do)

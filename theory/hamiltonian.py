@@ -1,7 +1,7 @@
-"""Condition 2: Hamiltonian paths of patterns, found with a witness, excluded with a proof, or left undecided.
+"""Condition 2: Hamiltonian paths of patterns are found with a witness, excluded by a proof, or left undecided.
 
-Proofs are tried from cheap to expensive: the order of the strong components, then degrees and matchings together with
-relays, and finally an exact search.
+Proofs are tried from cheap to expensive: first the order of the strong components, then degrees and matchings together
+with relays, and finally an exact search.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from theory.conditions import as_csr
 from theory.path_cover import TIME_LIMIT, Undecided, as_arcs, cover_with_few_paths
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
-"""The kind of evidence: a proved theorem applied to the case, a search through all cases, the case itself checked entry
-by entry, a share of random draws, or a heuristic, which proves nothing."""
+"""The kind of evidence: a proved theorem that applies to the case, a search through all cases, a check of the case
+entry by entry, a share of random draws, or a heuristic, which proves nothing."""
 
 
 @dataclass(frozen=True)
 class PathSearch:
-    """The result of a search for a Hamiltonian path, with a reason in one sentence."""
+    """The result of a search for a Hamiltonian path, with a one-sentence reason."""
 
     order: list[int] | None  # the tokens in the order of the path; None if there is none
     evidence: Evidence  # "instance" if a path was found; "theorem" or "exhaustive" if none exists
@@ -34,9 +34,9 @@ class PathSearch:
 
 
 def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
-    """Whether ``order`` visits every token once along arcs: ``A[order[t + 1], order[t]]`` throughout.
+    """Whether ``order`` visits every token once along arcs, so that ``A[order[t + 1], order[t]]`` holds for all t.
 
-    It uses only the entries and no solver.
+    The check uses only the entries and no solver.
 
     Example:
         >>> mask = np.tri(3, dtype=bool)
@@ -54,7 +54,7 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
 
 
 def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """Finds a Hamiltonian path of a pattern's graph, as a list of tokens; None if there is provably none.
+    """Finds a Hamiltonian path of a pattern's graph as a list of tokens; None if there is provably no path.
 
     Raises:
         SbmtError: If the pattern or the time limit, in seconds of exact search, is invalid.
@@ -70,10 +70,10 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
 
 
 def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """Finds a Hamiltonian cycle, as a list of tokens; None if there is provably none.
+    """Finds a Hamiltonian cycle as a list of tokens; None if there is provably no cycle.
 
-    Two tokens that attend to each other form a cycle; a loop at a single token does not. A cycle is a path from token 0
-    to a copy of it that takes over all arcs into token 0.
+    Two tokens that attend to each other form a cycle; a loop at a single token does not. The search is for a path from
+    token 0 to a copy of it, which receives all arcs into token 0.
     """
     entries = as_arcs(pattern).tocoo()  # row = where an arc ends
     n = entries.shape[0]
@@ -83,10 +83,10 @@ def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -
 
 
 def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
-    """Searches for a Hamiltonian path and says how it was found or excluded.
+    """Searches for a Hamiltonian path and reports how it was found or excluded.
 
-    Relays are tokens that read all tokens and are read by all. R relays join at most R + 1 disjoint paths of the other
-    tokens into a path (see :func:`theory.relays.relay_theorem`). Raises as :func:`find_hamiltonian_path` does.
+    Relays are tokens that read all tokens and are read by all. R relays join up to R + 1 disjoint paths of the other
+    tokens into one path (see :func:`theory.relays.relay_theorem`). Errors are those of :func:`find_hamiltonian_path`.
     """
     arcs = as_arcs(as_csr(pattern).T)  # row = where an arc starts
     n = arcs.shape[0]
@@ -100,7 +100,7 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
     )
     if len(cover.paths) > limit >= cover.lower:
         needed = f"{tokens} need between {cover.lower} and {len(cover.paths)} disjoint paths, {joined}"
-        raise Undecided(f"{needed}; exact search ran out of time, or there are too many arcs for it")
+        raise Undecided(f"{needed}; exact search ran out of time, or there were too many arcs")
     order = join_with_relays([rest[path].tolist() for path in cover.paths], relays.tolist())
     if order is None:
         how = "exact search" if cover.is_searched else "degrees and matching"
@@ -113,7 +113,7 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
 
 
 def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
-    """Joins paths with a relay between any two, and puts the unused relays at the end; None if relays are too few."""
+    """Joins paths with a relay between any two and puts unused relays at the end; None if there are too few relays."""
     if len(paths) > len(relays) + 1:
         return None
     pieces = [[*path, *relays[place : place + 1]] for place, path in enumerate(paths)]
@@ -121,7 +121,7 @@ def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> l
 
 
 def _unordered_pair(arcs: csr_array) -> tuple[int, int] | None:
-    """Two tokens neither of which leads to the other, which excludes a Hamiltonian path; None if there are none.
+    """Finds two tokens of which neither leads to the other, which excludes a Hamiltonian path; None if there are none.
 
     Such tokens exist if and only if the topological order of the strong components is not unique.
     """

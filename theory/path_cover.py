@@ -1,7 +1,7 @@
 """Covering a digraph with the fewest vertex-disjoint paths: bounds, a quick cover, and exact search.
 
-Arcs are square boolean matrices, row = where an arc starts, column = where it ends; loops are ignored. A Hamiltonian
-path is a cover by one path, so one model for the constraint solver decides both.
+Arcs are square boolean matrices; an arc starts at its row and ends at its column, and loops are ignored. A Hamiltonian
+path is a cover by one path, so the same model for the constraint solver decides both.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -16,28 +16,28 @@ from scipy.sparse.csgraph import connected_components, maximum_bipartite_matchin
 from theory.checks import as_number
 from theory.conditions import as_csr
 
-TIME_LIMIT = 20.0  # seconds that exact search may take
-MAX_ARCS = 1_000_000  # a model with more arcs could not even be built in that time
+TIME_LIMIT = 20.0  # seconds allowed for exact search
+MAX_ARCS = 1_000_000  # a model with more arcs could not even be built within the time limit
 
 
 class Undecided(RuntimeError):
-    """Nothing was found or excluded within the limits. This is an outcome, not a mistake of the caller."""
+    """Raised if nothing was found or excluded within the limits, which is an outcome and not the caller's mistake."""
 
 
 @dataclass(frozen=True)
 class PathCover:
-    """Vertex-disjoint paths that cover all vertices, with a lower bound on how many are needed."""
+    """Vertex-disjoint paths that cover all vertices, with a lower bound on their number."""
 
-    lower: int  # no cover has fewer paths; if this one has as many, it is a smallest cover
+    lower: int  # no cover has fewer paths; a cover with as many paths is a smallest one
     paths: list[list[int]]
-    is_searched: bool = False  # whether the bound rests on exhaustive search, and not only on degrees and matchings
+    is_searched: bool = False  # whether the bound rests on exhaustive search rather than on degrees and matchings alone
 
 
 def as_arcs(arcs: Any) -> csr_array:
-    """A square boolean array or scipy sparse array without its diagonal, in CSR form.
+    """Converts a square boolean array or scipy sparse array to CSR form and removes its diagonal.
 
     Raises:
-        SbmtError: If it is anything else, as for the functions below.
+        SbmtError: If this is anything else; the functions below raise it, too.
     """
     coo = as_csr(arcs).tocoo()
     keep = coo.row != coo.col
@@ -45,22 +45,22 @@ def as_arcs(arcs: Any) -> csr_array:
 
 
 def matching_deficit(arcs: Any) -> int:
-    """N − ν for N vertices and a maximum matching of ν tails to heads: a lower bound on the paths of any cover."""
+    """Returns N − ν for N vertices and a maximum matching of ν tails to heads, a lower bound on any cover's paths."""
     return int((maximum_bipartite_matching(as_arcs(arcs), perm_type="column") < 0).sum())
 
 
 def path_cover_bounds(arcs: Any) -> tuple[int, int]:
-    """Bounds on the path cover number from degrees and a maximum matching.
+    """Bounds the path cover number from below and above, by degrees and a maximum matching.
 
-    Lower: the largest of the numbers of sources and sinks and N − ν, since a cover with P paths uses N − P arcs, which
-    form a matching. Upper: N − ν plus the number of cycles in that matching, each of which is cut open once.
+    The lower bound is the largest of the numbers of sources and sinks and N − ν: a cover with P paths uses N − P arcs,
+    which form a matching. The upper bound is N − ν plus the number of cycles in the matching, as each is cut open once.
     """
     lower, _, pieces = _bounds(as_arcs(arcs))
     return lower, len(pieces)
 
 
 def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
-    """The path cover number pc: the smallest number of vertex-disjoint paths that cover all vertices.
+    """Computes the path cover number pc, the smallest number of vertex-disjoint paths that cover all vertices.
 
     Raises:
         Undecided: If the time limit, in seconds, is reached.
@@ -69,7 +69,7 @@ def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
 
 
 def smallest_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> PathCover:
-    """A cover with the fewest paths; raises Undecided if it is not found in time."""
+    """Finds a cover with the fewest paths; raises Undecided if it is not found in time."""
     cover = cover_with_few_paths(arcs, time_limit=time_limit)
     if cover.lower < len(cover.paths):
         raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
@@ -79,13 +79,13 @@ def smallest_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> Pat
 def cover_with_few_paths(
     arcs: csr_array, at_most: int | None = None, time_limit: float | int = TIME_LIMIT
 ) -> PathCover:
-    """A cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
+    """Finds a cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
 
-    The numbers of paths of the weak components add up. Each component is bounded first; while the question is open,
-    those whose bounds differ are searched exactly. If time runs out first, ``lower`` and the number of paths differ.
-    The arcs are without loops, and the time limit is in seconds for all components together.
+    The numbers of paths of the weak components add up. Each component is bounded first; until the matter is decided,
+    components whose bounds differ are searched exactly. If time runs out, ``lower`` and the number of paths differ.
+    Arcs must not be loops, and the time limit is in seconds for all components together.
     """
-    end = monotonic() + as_number(time_limit, "a time limit of 0 seconds or more", "0 leaves only the cheap proofs", 0)
+    end = monotonic() + as_number(time_limit, "a time limit of 0 seconds or more", "use 0 for cheap proofs alone", 0)
     if arcs.shape[0] == 0:
         return PathCover(0, [])
     _, label = connected_components(arcs, directed=True, connection="weak")
@@ -111,13 +111,13 @@ def quick_cover(arcs: csr_array) -> PathCover:
     """Joins the pieces of a maximum matching greedily into a cover.
 
     The matching consists of paths and cycles. A piece absorbs another if an arc leads from its end to the start of a
-    path or to any vertex of a cycle. A complete graph is thus covered by one path.
+    path or to any vertex of a cycle. This covers a complete graph by one path.
 
     Cost: O(arcs · √n) for the matching.
     """
     starts, ends = arcs.nonzero()
     if int((ends == starts + 1).sum()) == arcs.shape[0] - 1:
-        return PathCover(1, [list(range(arcs.shape[0]))])  # in the order of the numbers, which is easiest to read
+        return PathCover(1, [list(range(arcs.shape[0]))])  # in numerical order, which is easiest to read
     lower, head, pieces = _bounds(arcs)
     owner = np.empty(arcs.shape[0], dtype=np.int64)
     is_entry = np.zeros(arcs.shape[0], dtype=bool)  # where a walk through a whole piece can begin
@@ -133,7 +133,7 @@ def quick_cover(arcs: csr_array) -> PathCover:
     for piece, tokens in enumerate(pieces):
         if not tokens:
             continue
-        if head[tokens[-1]] >= 0:  # a cycle: cut it open where an arc leads on
+        if head[tokens[-1]] >= 0:  # a cycle, which is cut open where an arc leads out of it
             cut = next((place for place, end in enumerate(tokens) if way_out(piece, end) is not None), -1)
             tokens = tokens[cut + 1 :] + tokens[: cut + 1]
         is_entry[tokens] = False
@@ -149,18 +149,18 @@ def quick_cover(arcs: csr_array) -> PathCover:
 
 
 def solve_cover(arcs: csr_array, time_limit: float | int, at_most: int | None = None) -> PathCover:
-    """A cover with few paths, found by the constraint solver; a smallest one if time suffices.
+    """Finds a cover with few paths by the constraint solver; if time suffices, it is a smallest cover.
 
-    The paths are circuits through a depot that is joined to all vertices; departures from it are minimised. If
-    ``at_most`` paths cannot cover the arcs, ``lower`` is one more than that, and every vertex is a path; 1 searches for
-    a Hamiltonian path.
+    The paths are circuits through a depot that is joined to all vertices, and departures from the depot are minimised.
+    If ``at_most`` paths cannot cover the graph, ``lower`` is ``at_most + 1``, and every vertex is a path;
+    ``at_most=1`` searches for a Hamiltonian path.
 
     Raises:
         Undecided: If no cover is found or excluded in time, or there are more than a million arcs.
     """
     n = arcs.shape[0]
     if arcs.nnz > MAX_ARCS or time_limit <= 0:
-        raise Undecided(f"{arcs.nnz} arcs between {n} tokens: too many for the solver, or no time left")
+        raise Undecided(f"{arcs.nnz} arcs between {n} tokens are too many for the solver, or no time was left")
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -178,18 +178,18 @@ def solve_cover(arcs: csr_array, time_limit: float | int, at_most: int | None = 
     solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.catch_sigint_signal = False  # it would stop the search silently
+    solver.parameters.catch_sigint_signal = False  # the solver would stop silently
     with ThreadPoolExecutor(1) as thread:
         search = thread.submit(solver.solve, model)
         try:
             status = solver.status_name(search.result())
-        except BaseException:  # Ctrl-C, which Python only handles between its own steps
+        except BaseException:  # Ctrl-C, which Python handles only between its own steps
             solver.stop_search()
             raise
     if status == "INFEASIBLE" and at_most is not None:
         return PathCover(at_most + 1, [[i] for i in range(n)], is_searched=True)
     if status not in ("OPTIMAL", "FEASIBLE"):
-        raise Undecided(f"no path cover in time for {n} tokens and {arcs.nnz} arcs")
+        raise Undecided(f"no path cover was found in time for {n} tokens and {arcs.nnz} arcs")
     steps = [pair for pair, var in used.items() if solver.boolean_value(var)]
     after = {i: j for i, j in steps if i}
     paths = [[j] for i, j in steps if not i]
@@ -201,7 +201,7 @@ def solve_cover(arcs: csr_array, time_limit: float | int, at_most: int | None = 
 
 
 def _bounds(arcs: csr_array) -> tuple[int, np.ndarray, list[list[int]]]:
-    """A lower bound on the paths of a cover, a matching of tails to heads (or −1), and its paths, then its cycles."""
+    """Returns a lower bound on a cover's paths, a matching of tails to heads (or −1), and its paths and cycles."""
     n, head = arcs.shape[0], maximum_bipartite_matching(arcs, perm_type="column")
     n_sources = int((np.bincount(arcs.indices, minlength=n) == 0).sum())
     lower = max(1, n_sources, int((np.diff(arcs.indptr) == 0).sum()), int((head < 0).sum()))

@@ -1,7 +1,7 @@
-"""Attention patterns as boolean matrices: row = query, column = key.
+"""Attention patterns as boolean matrices, with row = query and column = key.
 
-The arc of an entry goes from key to query: ``A[i, j]`` is the arc j → i, the way information flows. Impossible
-sizes, such as more blocks than tokens, and relays that are not distinct tokens raise SbmtError.
+The arc of an entry runs from key to query: ``A[i, j]`` is the arc j → i, the direction in which information flows.
+Impossible sizes, such as more blocks than tokens, and relays that are not distinct tokens raise SbmtError.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Relays = str | Sequence[SupportsIndex]
 
 
 def blocks(n: int, k: int) -> np.ndarray:
-    """The block of every token, ``(i·k) // n`` in integers: k blocks whose sizes differ by at most one."""
+    """Returns the block of every token, ``(i·k) // n``; this gives k blocks whose sizes differ by at most one."""
     check_sizes(n=n, k=k)
     if k > n:
         raise SbmtError("1 ≤ k ≤ n", f"n = {n}, k = {k}", "give every block at least one token")
@@ -27,14 +27,14 @@ def blocks(n: int, k: int) -> np.ndarray:
 
 
 def block_sizes(n: int, k: int) -> list[int]:
-    """Sizes of the k blocks; with n = qk + r, r of them have q + 1 tokens."""
+    """Returns the sizes of the k blocks; with n = qk + r, r blocks have q + 1 tokens and the others q."""
     return np.bincount(blocks(n, k), minlength=k).tolist()
 
 
 def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
-    """The tokens that read every token and are read by every token.
+    """Returns the tokens that read every token and are read by every token.
 
-    ``"last"`` means the last k tokens, as in the paper, and ``"per_block"`` the last token of each block.
+    ``"last"`` means the last k tokens, as in the paper, and ``"per_block"`` means the last token of each block.
     """
     block, expected = blocks(n, k), "relays 'last', 'per_block' or a list of tokens"
     if isinstance(relays, str):
@@ -42,8 +42,8 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
             return list(range(n - k, n))
         if relays == "per_block":
             return np.flatnonzero(np.append(block[1:] != block[:-1], True)).tolist()
-        raise SbmtError(expected, repr(relays), "use one of those")
-    listed = as_list(relays, expected, "use one of those")
+        raise SbmtError(expected, repr(relays), "use one of these")
+    listed = as_list(relays, expected, "use one of these")
     if not all(map(is_integer, listed)):
         raise SbmtError("relays to be integers", listed, "count tokens from 0")
     tokens = [index(token) for token in listed]
@@ -53,9 +53,9 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
 
 
 def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
-    """``[A1, A2, A3]``: tokens read their own block, all read the relays, and the relays read all.
+    """Returns ``[A1, A2, A3]``: tokens read their own blocks, all tokens read relays, and relays read all tokens.
 
-    Each has a full diagonal; A3 is the transpose of A2.
+    Each pattern has a full diagonal; A3 is the transpose of A2.
 
     Paper: appendix on universal approximation and Figure 6, with tokens numbered from 0 (see :func:`one_based_blocks`).
 
@@ -69,11 +69,11 @@ def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
 
 
 def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
-    """Numbers of entries of the three patterns and of their union, by formula.
+    """Computes the numbers of entries of the three patterns and of their union by formula.
 
     A1 has the sum of the squared block sizes; with R relays, A2 and A3 have n R + n − R each, and the union has
-    2 n R − R² plus the sum of the squared numbers of non-relays in each block. If a pattern is the support of E[M],
-    blocks are complete, and the three have n²/k + 2kn + 2n − 2k in total, least near k = √(n/2): about 2.83 n^1.5.
+    2 n R − R² plus the sum of the squared numbers of non-relays in each block. If patterns are supports of E[M], blocks
+    are complete, and there are n²/k + 2kn + 2n − 2k entries in all, at least about 2.83 n^1.5, near k = √(n/2).
 
     Example:
         >>> pattern_counts(16, 4)
@@ -87,15 +87,15 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
 
 
 def one_based_blocks(n: int, k: int) -> np.ndarray:
-    """The paper's ⌊ik/n⌋ taken literally, with i from 1, which makes k + 1 classes: token n is alone in class k."""
+    """Applies the paper's ⌊ik/n⌋ literally, with i from 1; this gives k + 1 classes, with token n alone in class k."""
     check_sizes(n=n, k=k)
     return np.arange(1, int(n) + 1, dtype=np.int64) * k // n
 
 
 def strided(n: int, stride: int) -> list[Pattern]:
-    """The strided factorised patterns (causal): each token with the ``stride`` before it, and every ``stride``-th back.
+    """Returns the strided factorised patterns, which are causal, of a token and the ones before it.
 
-    The first has the keys i − l … i for the stride l, so l + 1 of them; the second has i, i − l, i − 2l and so on.
+    For the stride l, the first has the l + 1 keys i − l … i, and the second has the keys i, i − l, i − 2l and so on.
 
     Source: Child et al. (2019), section 4.2.
     """
@@ -105,16 +105,16 @@ def strided(n: int, stride: int) -> list[Pattern]:
 
 
 def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool = False) -> list[Pattern]:
-    """The fixed factorised patterns: a token's own block of ``stride`` tokens, and the last c tokens of every block.
+    """Returns the fixed factorised patterns: a token's block of ``stride`` tokens, and the last c tokens of each block.
 
-    With ``causal``, tokens attend to no later ones; with ``self_loops``, the second pattern gets a full diagonal, which
-    it lacks where i mod l < l − c for the stride l.
+    With ``causal``, no token attends to a later one; with ``self_loops``, the second pattern has a full diagonal, which
+    it otherwise lacks where i mod l < l − c for the stride l.
 
     Source: Child et al. (2019), section 4.2.
     """
     check_sizes(n=n, stride=stride)
     if not is_integer(c) or not 0 <= c <= stride:
-        raise SbmtError(f"c in [0, {stride}]", c, "a block has no more tokens")
+        raise SbmtError(f"c in [0, {stride}]", c, "use at most the tokens of a block")
     i, j = np.ogrid[:n, :n]
     is_allowed = (j <= i) if causal else np.ones((n, n), dtype=bool)
     own = (i // stride == j // stride) & is_allowed

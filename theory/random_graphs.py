@@ -1,8 +1,8 @@
 """Hamiltonian cycles and paths in directed G(n, p) without loops: exact results and limits.
 
-Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. That does not mean that
-one exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) vanish as n grows.
-Throughout, p is an arc probability in [0, 1], or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
+Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. This does not mean that
+a cycle exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) tend to 0 as n
+grows. Throughout, p is an arc probability in [0, 1] or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
 """
 
 import math
@@ -16,7 +16,7 @@ from sbmt.errors import SbmtError, check_sizes
 from theory.checks import as_number
 
 Probability = float | int | str
-MAX_ENUMERATED = 5  # 2^20 graphs; with one more token there are 2^30
+MAX_ENUMERATED = 5  # tokens, which give 2^20 graphs; 6 tokens give 2^30
 
 
 class Limit(NamedTuple):
@@ -27,33 +27,33 @@ class Limit(NamedTuple):
 
 
 def lemma1_probability(n: int | float) -> float:
-    """Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n), for any real n ≥ 1.
+    """Returns Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n), for any real n ≥ 1.
 
-    It decreases in n, and is **above 1 for n ≤ 3**, where it is not a probability; :func:`arc_probability` caps it. As
-    n p_L(n) ≤ 3.921, the edges are O(n).
+    It decreases in n and is **above 1 for n ≤ 3**, where it is not a probability; :func:`arc_probability` caps it.
+    Since n p_L(n) ≤ 3.921, there are O(n) edges.
 
-    Paper: Lemma 1. One copy of the text misprints the exponent 1/n as 1/2.
+    Paper: Lemma 1. In one copy of the text, the exponent 1/n is misprinted as 1/2.
 
     Example:
         >>> round(lemma1_probability(16), 4)
         0.202
     """
-    n = as_number(n, "a number of tokens n ≥ 1", "count the tokens of the graph", 1, sys.float_info.max)
+    n = as_number(n, "a number of tokens n ≥ 1", "pass the number of tokens of the graph", 1, sys.float_info.max)
     return math.e / n * n ** (1 / n)
 
 
 def arc_probability(n: int, p: Probability) -> float:
-    """``p`` as a probability: a number in [0, 1], or ``"lemma1"`` for p_L(n) capped at 1."""
+    """Converts ``p`` to a probability; it is a number in [0, 1], or ``"lemma1"`` for p_L(n) capped at 1."""
     check_sizes(n=n)
     if isinstance(p, str) and p == "lemma1":
         return min(1.0, lemma1_probability(n))
-    return as_number(p, "a probability in [0, 1] or 'lemma1'", "cap p_L at 1, which n ≤ 3 needs", 0, 1)
+    return as_number(p, "a probability in [0, 1] or 'lemma1'", "cap p_L at 1 if n ≤ 3", 0, 1)
 
 
 def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
-    """E[number of Hamiltonian cycles] = (n − 1)! pⁿ, and 0 for one token; ∞ beyond the range of floats.
+    """Returns the expected number of Hamiltonian cycles, (n − 1)! pⁿ, or 0 for one token; ∞ beyond the range of floats.
 
-    At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn): it grows, while P(a cycle exists) goes to 0.
+    At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn), which grows, whereas P(a cycle exists) tends to 0.
 
     Paper: appendix, proof of Lemma 1.
     """
@@ -65,7 +65,7 @@ def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
 
 
 def prob_no_zero_out_degree(n: int, p: Probability) -> float:
-    """P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle)."""
+    """Returns P(every token has an outgoing arc) = (1 − q^(n−1))ⁿ with q = 1 − p, an upper bound on P(cycle)."""
     import mpmath
 
     probability = arc_probability(n, p)
@@ -74,10 +74,10 @@ def prob_no_zero_out_degree(n: int, p: Probability) -> float:
 
 
 def prob_all_degrees(n: int, p: Probability) -> float:
-    """P(every token has an incoming and an outgoing arc), a tighter upper bound on P(cycle).
+    """Returns P(every token has an incoming and an outgoing arc), a tighter upper bound on P(cycle).
 
-    Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc. The sum
-    alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
+    It is Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc. The
+    sum alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
     """
     import mpmath
 
@@ -89,13 +89,13 @@ def prob_all_degrees(n: int, p: Probability) -> float:
             ways = [(-1) ** b * math.comb(n, b) * q ** (b * (n - 1)) for b in range(n)]
             terms = [way * (1 - q ** (n - b)) ** b * (1 - q ** (n - b - 1)) ** (n - b) for b, way in enumerate(ways)]
             total, noise = mpmath.fsum(terms), max(map(abs, terms)) * mpmath.mpf(10) ** (20 - digits)
-            if noise <= total or noise < mpmath.mpf(10) ** -330:  # the latter: below the smallest float
+            if noise <= total or noise < mpmath.mpf(10) ** -330:  # or below the smallest float
                 return max(0.0, float(total))
         digits *= 2
 
 
 def prob_cycle_exact(n: int, p: Probability) -> float:
-    """P(a Hamiltonian cycle exists), by enumeration of all 2^(n(n−1)) graphs, for n ≤ 5."""
+    """Computes P(a Hamiltonian cycle exists) by enumerating all 2^(n(n−1)) graphs, for n ≤ 5."""
     probability = arc_probability(n, p)
     if n > MAX_ENUMERATED:
         raise SbmtError(f"n ≤ {MAX_ENUMERATED}", n, "use theory.simulation for larger graphs")
@@ -111,36 +111,36 @@ def prob_cycle_exact(n: int, p: Probability) -> float:
 
 
 def threshold_probability(n: int, c: float | int) -> float:
-    """The probability at which directed G(n, p) becomes Hamiltonian: (ln n + c)/n, clamped to [0, 1].
+    """Returns the probability at which directed G(n, p) becomes Hamiltonian, (ln n + c)/n, clamped to [0, 1].
 
-    The ln ln n that textbooks add is needed for undirected graphs; here it is sufficient but not sharp.
+    The term ln ln n in textbooks is needed for undirected graphs; here it is sufficient but not sharp.
     """
     check_sizes(n=n)
-    return min(1.0, max(0.0, (math.log(n) + as_number(c, "a number c", "p = (ln n + c)/n")) / n))
+    return min(1.0, max(0.0, (math.log(n) + as_number(c, "a number c", "use c in p = (ln n + c)/n")) / n))
 
 
 def directed_limit(c: float | int) -> Limit:
-    """Limits at p = (ln n + c)/n as n → ∞: P(cycle) → e^(−2L) and P(path) → (1 + L)² e^(−2L), L = e^(−c).
+    """Returns limits at p = (ln n + c)/n: P(cycle) → e^(−2L) and P(path) → (1 + L)² e^(−2L), L = e^(−c), as n → ∞.
 
-    The limit for cycles is a theorem. That for paths assumes, supported by simulation, that the only obstacles are more
-    than one token without an incoming arc, or more than one without an outgoing arc.
+    The limit for cycles is a theorem. The limit for paths rests on an assumption that simulations support: the only
+    obstacles are two or more tokens without incoming arcs, or two or more without outgoing arcs.
     """
-    rate = math.exp(min(-as_number(c, "a number c", "p = (ln n + c)/n"), 700.0))
+    rate = math.exp(min(-as_number(c, "a number c", "use c in p = (ln n + c)/n"), 700.0))
     no_obstacle = math.exp(-2 * rate)
     return Limit(no_obstacle, (1 + rate) ** 2 * no_obstacle if no_obstacle > 0 else 0.0)
 
 
 def matching_deficiency(mean_degree: float | int) -> float:
-    """The share of tokens that must start a path in any path cover of directed G(n, c/n), as n → ∞.
+    """Returns the share of tokens that must start a path in any path cover of directed G(n, c/n), as n → ∞.
 
-    A path cover matches tails to heads, so this is what a maximum matching of the bipartite graph of mean degree c
-    leaves unmatched: (γ + Γ + γΓ)/c − 1, with γ the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for
-    c ≤ e (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1 = 0.1036.
+    A path cover matches tails to heads, so this share is unmatched in a maximum matching of the bipartite graph of mean
+    degree c: (γ + Γ + γΓ)/c − 1, where γ is the smallest root of x = c exp(−c e^(−x)) and Γ = c e^(−γ); γ = Γ for c ≤ e
+    (Karp and Sipser, 1981). At p_L the mean degree tends to e and the share to 3/e − 1 = 0.1036.
     """
     from scipy.optimize import brentq
     from scipy.special import lambertw
 
-    c = as_number(mean_degree, "a finite mean degree ≥ 0", "n · p", 0, sys.float_info.max)
+    c = as_number(mean_degree, "a finite mean degree ≥ 0", "pass n · p", 0, sys.float_info.max)
     if c == 0:
         return 1.0
 

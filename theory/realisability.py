@@ -1,11 +1,11 @@
-"""Which patterns a block model can draw, shown by explicit models, with the rates and edge counts of each sampler.
+"""Explicit block models that show which patterns can be drawn, with the rates and edge counts of each sampler.
 
 The paper's block matrix is a softmax over all k² entries. It sums to 1, so the blocks share one unit of probability.
 Under the Poisson link rates are unbounded and there is no such budget: a single head draws A1 with p → 1, blocks of 4
-tokens suffice for every k, and Algorithm 1 is exact. That does not repair Lemma 1, O(kn) instead of O(n) edges, the
+tokens suffice for every k, and Algorithm 1 is exact. This does not repair Lemma 1, the O(kn) instead of O(n) edges, the
 order of the patterns, relays that are visited twice, or the confusion of E[softmax] with the softmax on the support.
 
-Numbers out of range, shapes that do not fit and unknown names raise SbmtError.
+Numbers out of range, wrong shapes and unknown names raise SbmtError.
 """
 
 import math
@@ -31,14 +31,14 @@ Matrix = Num[np.ndarray, "_ _"] | Sequence[Sequence[float | int]]
 
 BLOCK_CAPS: dict[str, Callable[[int], float]] = {
     "bernoulli": lambda k: 1 / k,  # bilinear link, exact samplers
-    "fastrg": lambda k: -math.expm1(-1 / k),  # bilinear link, Algorithm 1, whose repeated draws collapse
-    "poisson": lambda k: math.nextafter(1.0, 0.0),  # Poisson link, any sampler: every p below 1
+    "fastrg": lambda k: -math.expm1(-1 / k),  # bilinear link, Algorithm 1, which merges repeated draws
+    "poisson": lambda k: math.nextafter(1.0, 0.0),  # Poisson link, any sampler, which allow every p below 1
 }
-"""By law, the largest probability of edges within k blocks, from equation 5."""
+"""For each law, the largest probability of edges within k blocks, from equation 5."""
 
 
 class Budget(NamedTuple):
-    """The probability that a block needs, the largest that it can have, and whether that is enough."""
+    """The probability that a block needs, the largest that it can have, and whether the latter is enough."""
 
     needed: float
     cap: float
@@ -46,17 +46,17 @@ class Budget(NamedTuple):
 
 
 class Attained(NamedTuple):
-    """Off-diagonal edge probabilities: the smallest on the pattern, and the largest elsewhere."""
+    """Off-diagonal edge probabilities: the smallest on the pattern and the largest elsewhere."""
 
     inside: float
     outside: float
 
 
 def in_block_bound(groups: int, p_out: float | int) -> float:
-    """The largest mean in-block probability of g equal blocks: 1/g + (g − 1)/2 · p_out, whatever the clusters.
+    """Returns the largest mean in-block probability of g equal blocks, 1/g + (g − 1)/2 · p_out, for any clusters.
 
-    The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle that contains t diagonal blocks
-    contains t² − t others; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight with all 2-subsets as clusters.
+    The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle with t diagonal blocks also has
+    t² − t other blocks; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight if clusters are all 2-subsets.
     ``p_out`` is the mean cross-block probability. A bound above 1 is vacuous.
     """
     check_sizes(groups=groups)
@@ -66,15 +66,15 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
 
 
 def block_cap(k: int, law: str = "bernoulli") -> float:
-    """The largest probability of edges within k blocks without any between blocks; see :data:`BLOCK_CAPS`."""
+    """Returns the largest probability of edges within k blocks if none are between blocks (:data:`BLOCK_CAPS`)."""
     check_sizes(k=k)
     return choose("law", law, BLOCK_CAPS)(int(k))
 
 
 def min_block_size(k: int, law: str = "bernoulli") -> int:
-    """The smallest m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
+    """Returns the smallest m for which k blocks of m tokens can have Lemma 1's probability: p_L(m) ≤ :func:`block_cap`.
 
-    Under the budget 1/k this is m ≈ ek + ln(ek), so n = km ≈ ek² + k ln(ek).
+    Under the budget 1/k, m ≈ ek + ln(ek), so n = km ≈ ek² + k ln(ek).
 
     Example:
         >>> min_block_size(4), min_block_size(4, "fastrg"), min_block_size(4, "poisson")
@@ -88,15 +88,15 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
 
 
 def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
-    """Whether the smallest of k blocks, of ⌊n/k⌋ tokens, can have Lemma 1's probability; not in the paper's figure."""
+    """Checks whether the smallest of k blocks, with ⌊n/k⌋ tokens, can have Lemma 1's probability (not in Figure 6)."""
     needed, cap = lemma1_probability(min(block_sizes(n, k))), block_cap(k, law)
     return Budget(needed, cap, needed <= cap)
 
 
 def block_matrix(clusters: Tensor, link: Link = "bilinear") -> Tensor:
-    """The layer's block matrix of clusters C: softmax of C Cᵀ over all entries (equation 5), or our exp(C Cᵀ)/k²."""
+    """Computes a layer's block matrix from clusters C: softmax(C Cᵀ) over all entries (equation 5), or exp(C Cᵀ)/k²."""
     check_choice("link", link, Link)
-    gram = clusters @ clusters.T  # unlike a layer's not clamped, because the theory's clusters may have any length
+    gram = clusters @ clusters.T  # not clamped as in a layer, because clusters may have any length here
     return gram.exp() / gram.numel() if link == "poisson" else gram.flatten().softmax(0).view_as(gram)
 
 
@@ -111,12 +111,12 @@ def realise(
     rate: float | int = 40.0,
     relays: Relays = "last",
 ) -> BlockModel:
-    """A block model of one head that draws a pattern, except for self-loops, as well as its link allows.
+    """Builds a block model of one head that draws a pattern, except for self-loops, as well as its link allows.
 
-    *Bilinear, A1*: clusters C = c I, memberships one-hot; p → 1/k, the whole budget. *Bilinear, others*: one cluster
-    of norm c and k − 1 at the origin, where every membership is σ(0) = ½; chosen tokens have logit ``node · c`` in
-    the first cluster and the others its negative; p → 1. *Poisson*: clusters C = c I and memberships α or 0 in one
-    cluster each, with α such that p = 1 − e^(−rate); across blocks rates are e^(−c²) times as high.
+    *Bilinear, A1*: clusters are C = c I and memberships one-hot; p → 1/k, the whole budget. *Bilinear, other patterns*:
+    one cluster has norm c and k − 1 are at the origin, where every membership is σ(0) = ½; in the first cluster, chosen
+    tokens have logit ``node · c`` and other tokens its negative; p → 1. *Poisson*: clusters are C = c I, and tokens
+    have membership α in one cluster, such that p = 1 − e^(−rate); across blocks, rates are e^(−c²) times as high.
 
     Patterns are ``"A1"``, ``"A2"``, ``"A3"`` and ``"full"``, on n tokens in k blocks.
 
@@ -134,20 +134,20 @@ def realise(
     if link == "poisson":
         alpha = math.sqrt(rate / float(block[0, 0]))
         if alpha > 1:
-            raise SbmtError(f"a rate of at most {float(block[0, 0]):g} at c = {c:g}", rate, "raise c")
+            raise SbmtError(f"a rate of at most {float(block[0, 0]):g} at c = {c:g}", rate, "increase c")
         query, key = alpha * query, alpha * key
     return BlockModel(query[None, None], block[None], key[None, None], link=link)
 
 
 def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """P(edge) of every pair under a sampler: ``fastrg`` turns the rate r of the bilinear link into 1 − e^(−r)."""
+    """Returns P(edge) of every pair under a sampler; ``fastrg`` turns a bilinear rate r into 1 − e^(−r)."""
     choose("sampler", sampler, SAMPLERS)
     query, key = block_model.rate_factors()
     return probability(law_of(sampler, block_model.link), query @ key.mT)
 
 
 def attained(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> Attained:
-    """How well the first head of a block model draws a pattern; the diagonal is ignored, because loops are added."""
+    """Measures how well the first head draws a pattern, ignoring the diagonal, because self-loops are added."""
     law, is_wanted = edge_law(block_model, sampler)[0, 0].detach().double().numpy(), as_csr(pattern).toarray()
     if law.shape != is_wanted.shape:
         raise SbmtError(f"a pattern of shape {law.shape}", is_wanted.shape, "build both for the same tokens")
@@ -157,11 +157,11 @@ def attained(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> A
 
 
 def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "last") -> list[BlockModel]:
-    """Corrected lemma (a): k + 2 heads of one cluster each that draw their patterns with probability → 1.
+    """Builds k + 2 heads of one cluster each that draw their patterns with probability → 1: corrected lemma (a).
 
-    Head b draws block b, then come A3 and A2. With a single cluster the block matrix is 1, and each head has the whole
-    budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² + 2kn)(1 − σ(node)²),
-    with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
+    Head b draws block b; the last two heads draw A3 and A2. With a single cluster the block matrix is 1, so each head
+    has the whole budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² + 2kn)(1 −
+    σ(node)²), with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
     """
     node = _finite(node)
     in_block, _ = _one_hot("A1", n, k, relays)
@@ -176,23 +176,23 @@ def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "
 
 
 class Rates(NamedTuple):
-    """Poisson rates of Algorithm 1."""
+    """The Poisson rates of Algorithm 1."""
 
     total: float  # mean number of draws, Σ_ij r_ij
-    edge: np.ndarray  # r_ij = Y_i B Z_jᵀ, which is also the mean number of times that the pair is drawn
-    probability: np.ndarray  # P(M_ij = 1) = 1 − e^(−r_ij), since repetitions collapse
+    edge: np.ndarray  # r_ij = Y_i B Z_jᵀ, the mean number of times that the pair is drawn
+    probability: np.ndarray  # P(M_ij = 1) = 1 − e^(−r_ij), since repeated draws are merged
     distinct: float  # mean number of distinct edges
-    printed_total: float  # mean number of draws of the algorithm as printed, where D_Y and D_Z are inverted
+    printed_total: float  # mean number of draws of the printed algorithm, where D_Y and D_Z are inverted
 
 
 def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
-    """Rates of Algorithm 1, as intended and as printed, for memberships Y ``(n, k)``, Z ``(m, k)`` and B ``(k, k)``.
+    """Computes the rates of Algorithm 1, as intended and as printed, from Y ``(n, k)``, B ``(k, k)`` and Z ``(m, k)``.
 
-    With D_Y the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z, drawing (u, v) from B̄ and then i from Ȳ_u, j from
-    Z̄_v gives the pair (i, j) the rate Y_i B Z_jᵀ. In print D_Y and D_Z are inverted, and a column of zeros makes the
-    rate infinite.
+    Let D_Y be the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z. Drawing (u, v) from B̄, then i from Ȳ_u and j from
+    Z̄_v, gives the pair (i, j) the rate Y_i B Z_jᵀ. The paper prints D_Y and D_Z inverted; then a column of zeros makes
+    the rate infinite.
     """
-    do = "memberships and rates are not negative"
+    do = "pass non-negative memberships and rates"
     y, b, z = (as_floats(part, "rows of finite numbers ≥ 0", do, 0) for part in (query, block_matrix, key))
     shapes = (y.shape, b.shape, z.shape)
     if any(len(shape) != 2 for shape in shapes) or not y.shape[1] == z.shape[1] == b.shape[0] == b.shape[1]:
@@ -205,26 +205,26 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
 
 
 def fastrg_max_density(exploration: float | int = 0.0) -> float:
-    """The largest density of Algorithm 1's masks, reached if every p is 1: 1 − e^(−(1 + δ)), δ added to every rate.
+    """Returns the largest density of Algorithm 1's masks, 1 − e^(−(1 + δ)), which every p = 1 and exploration δ give.
 
-    Paper: section 4.2 says that full attention can be attained; Algorithm 1 under the paper's link cannot attain it.
+    Paper: section 4.2 says that full attention can be attained, but Algorithm 1 under the paper's link cannot do so.
     """
     return -math.expm1(-(1 + _delta(exploration)))
 
 
 def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
-    """P(non-relay i does not see non-relay j ≠ i through k relays after layers A3 and A2) = (1 − q²)^k.
+    """Returns P(non-relay i does not reach non-relay j ≠ i through k relays after layers A3 and A2) = (1 − q²)^k.
 
-    Each relay arc is drawn independently with probability q; by default Algorithm 1's 1 − 1/e.
+    Each relay arc is drawn independently with probability q, by default 1 − 1/e as in Algorithm 1.
     """
     check_sizes(k=k)
     given = fastrg_max_density() if relay_probability is None else relay_probability
-    q = as_number(given, "a relay probability in [0, 1]", "see P(M = 1)", 0, 1)
+    q = as_number(given, "a relay probability in [0, 1]", "pass P(M = 1) of a relay arc", 0, 1)
     return (1 - q * q) ** int(k)
 
 
 def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
-    """Counts draws in which layers A3 and A2 connect all pairs if Algorithm 1 draws their relay arcs at p = 1."""
+    """Counts the draws in which layers A3 and A2 connect all pairs if Algorithm 1 draws their relay arcs at p = 1."""
     check_sizes(n_draws=n_draws)
     _, spread, gather = three_patterns(n, k)
     rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0
@@ -238,11 +238,11 @@ def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
 def expected_entries(
     n: int, k: int, p: Probability = "lemma1", *, self_loops: bool = True, relays: Relays = "last"
 ) -> dict[str, float]:
-    """Expected entries ``A1``, ``A2``, ``A3``, their ``sum`` and their ``union``; blocks are drawn, relay arcs certain.
+    """Computes expected entries of ``A1``, ``A2``, ``A3``, their ``sum`` and ``union``; only block arcs are random.
 
-    With R = k relays and m = n/k: A1 has n + n(m − 1)p ≈ (e + 1)n at p_L(m), A2 and A3 have nk + n − k, their sum is
-    about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k². That is O(kn), and O(n) only for bounded k.
-    ``"lemma1"`` is each block's own p_L, capped at 1; without ``self_loops`` the diagonal does not count.
+    With R = k relays and m = n/k, A1 has n + n(m − 1)p entries, ≈ (e + 1)n at p_L(m), and A2 and A3 have nk + n − k.
+    Their sum is about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k², which is O(kn), and O(n) only for bounded
+    k. ``"lemma1"`` means each block's own p_L, capped at 1; without ``self_loops`` the diagonal does not count.
 
     Paper: the proof of Theorem 1 in the appendix says O(kn); section 4.3 says O(n).
     """
@@ -258,22 +258,22 @@ def expected_entries(
 
 
 def exploration_edges(n: int, exploration: float | int) -> float:
-    """The most edges that exploration adds in expectation: δ n², for 0 ≤ δ < 1."""
+    """Returns the largest expected number of edges that exploration adds, δ n², for 0 ≤ δ < 1."""
     check_sizes(n=n)
     return _delta(exploration) * int(n) * int(n)
 
 
 def _delta(given: float | int) -> float:
-    return as_number(given, "exploration δ in [0, 1)", "0 switches it off", 0, math.nextafter(1.0, 0.0))
+    return as_number(given, "exploration δ in [0, 1)", "use 0 for none", 0, math.nextafter(1.0, 0.0))
 
 
 def _finite(given: float | int) -> float:
-    most = math.sqrt(sys.float_info.max)  # the square is finite, too
-    return as_number(given, "a finite number", "c, node and rate measure how sharp a pattern is", -most, most)
+    most = math.sqrt(sys.float_info.max)  # so that the square is finite, too
+    return as_number(given, "finite c, node and rate", "use moderate values", -most, most)
 
 
 def _one_hot(pattern: str, n: int, k: int, relays: Relays) -> tuple[Tensor, Tensor]:
-    """The cluster of each query and key, if any: that of its block for A1, else the first one for the chosen tokens."""
+    """Returns the one-hot clusters of queries and keys: by block for A1, otherwise the first for chosen tokens."""
     in_block = torch.eye(k, dtype=torch.float64)[torch.from_numpy(blocks(n, k))]
     everyone, relay = torch.zeros(2, n, k, dtype=torch.float64)
     everyone[:, 0] = 1

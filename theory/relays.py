@@ -1,6 +1,6 @@
 """Hamiltonian paths through relays: the relay theorem, explicit paths, and the paper's walk, which is not a path.
 
-Sizes, arcs, cycles and relays that do not fit raise SbmtError.
+Invalid sizes, arcs, cycles and relays raise SbmtError.
 """
 
 from collections.abc import Sequence
@@ -18,30 +18,30 @@ from theory.patterns import Relays, blocks, relay_tokens
 
 @dataclass(frozen=True)
 class RelayVerdict:
-    """The relay theorem applied to a union of block arcs and relays."""
+    """The result of the relay theorem for a union of block arcs and relays."""
 
     path_cover: int  # smallest number of vertex-disjoint paths that cover the non-relays
-    limit: int  # R + 1 for R relays, the number of paths that they can join
+    limit: int  # R + 1, the number of paths that R relays can join
     ham_path: bool
-    ham_cycle: bool  # of three tokens or more
+    ham_cycle: bool  # with three tokens or more
     order: list[int] | None  # a Hamiltonian path, if there is one
 
 
 def relay_theorem(
     n: int, k: int, block_arcs: Sequence[Sequence[int]], relays: Relays = "last", time_limit: float | int = TIME_LIMIT
 ) -> RelayVerdict:
-    """Decides whether block arcs, united with relays that read all and are read by all, have a Hamiltonian path.
+    """Decides whether the union of block arcs and relays, which read all and are read by all, has a Hamiltonian path.
 
-    With R relays and the arcs D among the N = n − R others, a path exists if and only if pc(D) ≤ R + 1, and, given
-    relays and n ≥ 3, a cycle if and only if pc(D) ≤ R. Proof: deleting the R relays from a path leaves at most R + 1
+    With R relays and arcs D among the other N = n − R tokens, a path exists if and only if pc(D) ≤ R + 1. If R ≥ 1 and
+    n ≥ 3, a cycle exists if and only if pc(D) ≤ R. Proof: deleting the R relays from a path leaves at most R + 1
     non-empty paths (from a cycle, at most R), which cover D. Conversely, relays join the paths of a cover, one between
     any two, and unused relays follow at the end.
 
     Without block arcs pc(D) = N, so there is a path if and only if n ≤ 2R + 1. With complete blocks pc(D) is the number
     of blocks that contain a non-relay, so k relays are always enough.
 
-    The arcs are [from, to], and those at relays are ignored. If the solver does not find the fewest paths within
-    ``time_limit`` seconds, it raises :class:`~theory.path_cover.Undecided`.
+    Arcs are [from, to], and arcs at relays are ignored. Raises :class:`~theory.path_cover.Undecided` if the solver does
+    not find the fewest paths within ``time_limit`` seconds.
 
     Example:
         >>> relay_theorem(9, 4, []).ham_path, relay_theorem(10, 4, []).ham_path
@@ -54,15 +54,15 @@ def relay_theorem(
     order = join_with_relays([rest[path].tolist() for path in cover.paths], chosen)
     if chosen:
         has_cycle = n >= 3 and cover.lower <= len(chosen)
-    else:  # nothing is deleted, so the theorem says nothing
+    else:  # without relays the theorem does not apply
         has_cycle = n >= 3 and find_hamiltonian_cycle(arcs.T, time_limit) is not None
     return RelayVerdict(cover.lower, len(chosen) + 1, order is not None, has_cycle, order)
 
 
 def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
-    """A Hamiltonian path for complete blocks, in O(n): the non-relays block by block, a relay between any two blocks.
+    """Builds a Hamiltonian path for complete blocks in O(n): non-relays block by block, with relays between blocks.
 
-    It is None if there are fewer relays than complete blocks need, in which case no path exists.
+    Returns None if there are fewer relays than complete blocks need, in which case no path exists.
 
     Example:
         >>> canonical_path(16, 4)
@@ -75,19 +75,19 @@ def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
 
 
 def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int]:
-    """A Hamiltonian path from one Hamiltonian cycle per block and one relay in each block: the paper's proof, repaired.
+    """Builds a Hamiltonian path from a Hamiltonian cycle and one relay per block, which repairs the paper's proof.
 
-    Each cycle is walked from the successor of its relay to the relay, whose arcs lead to the start of the next cycle.
-    No token is visited twice, and the arcs of A1 and A2 suffice.
+    The path follows each cycle from the successor of its relay to the relay, from which an arc leads to the start of
+    the next cycle. No token is visited twice, and the arcs of A1 and A2 suffice.
 
-    Each of the cycles lists the tokens of a block along the arcs; the relays are one token of each, in any order.
+    Each cycle lists the tokens of a block along its arcs; the relays are one token of each cycle, in any order.
 
     Example:
         >>> one_relay_per_block_path(6, [[0, 2, 1], [3, 4, 5]], [0, 4])
         [2, 1, 0, 5, 3, 4]
     """
     check_sizes(n=n)
-    expected, do = f"cycles that visit each of {n} tokens once", "give one per block"
+    expected, do = f"cycles that visit each of {n} tokens once", "give one cycle per block"
     listed = [as_list(tokens, expected, do) for tokens in as_list(cycles, expected, do)]
     visited = [token for tokens in listed for token in tokens]
     if not all(map(is_integer, visited)) or sorted(visited) != list(range(n)):
@@ -101,10 +101,10 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
 
 
 def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
-    """The walk of the paper's proof: a whole block, a relay, the next whole block. It visits tokens twice if k ≥ 2.
+    """Returns the walk of the paper's proof: a whole block, a relay, the next whole block, and so on.
 
-    Every relay used as a bridge lies in a block that is itself walked completely, which adds k − 1 extra visits.
-    ``relay="same"`` uses the first relay at every hop, ``"next"`` a new one each time.
+    If k ≥ 2 it visits tokens twice: every relay used as a bridge also lies in a block that is walked completely, which
+    adds k − 1 visits. ``relay="same"`` uses the first relay at every hop, ``"next"`` a new relay each time.
     """
     block, chosen = blocks(n, k), relay_tokens(n, k)
     step = choose("relay", relay, {"same": 0, "next": 1})
@@ -116,10 +116,10 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
 
 
 def counterexample() -> tuple[int, int, list[tuple[int, int]]]:
-    """The smallest n and k, with block arcs, such that every block has a Hamiltonian cycle and the union has no path.
+    """Returns the smallest n and k, with block arcs, where each block has a Hamiltonian cycle but the union no path.
 
-    n = 18 and k = 3. Deleting the relays 15, 16, 17 from the last cycle leaves three tokens without arcs, so five paths
-    are needed, but three relays join only four.
+    They are n = 18 and k = 3. Deleting the relays 15, 16 and 17 from the last cycle leaves three tokens without arcs,
+    so five paths are needed, but three relays join only four.
     """
     cycles = ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 15, 13, 16, 14, 17])
     arcs = [(a, b) for cycle in cycles for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)]
@@ -127,7 +127,7 @@ def counterexample() -> tuple[int, int, list[tuple[int, int]]]:
 
 
 def _matrix(n: int, arcs: Sequence[Sequence[int]]) -> csr_array:
-    """Arcs [from, to] as a sparse boolean matrix."""
+    """Converts arcs [from, to] to a sparse boolean matrix."""
     listed = as_list(arcs, "a list of arcs [from, to]", "give pairs of integers")
     is_pairs = all(np.shape(arc) == (2,) for arc in listed)
     ends = np.array(listed if is_pairs and listed else np.zeros((0, 2), dtype=np.int64))

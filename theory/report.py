@@ -1,4 +1,4 @@
-"""Checks statements, shows the outcome as a table, and draws certificates."""
+"""Checks statements, shows the results in a table, and draws certificates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GRADES = {
     "conclusion": "a claim is wrong",
-    "proof": "the argument is wrong, the claim may hold",
+    "proof": "the argument is wrong, but the claim may hold",
     "slip": "a misprint",
     "repair": "what holds instead",
 }
@@ -25,7 +25,7 @@ GRADES = {
 
 @dataclass(frozen=True)
 class Result:
-    """A statement with its result: whether the number is as stated, and the number in a sentence."""
+    """A statement with its result: whether the numbers are as stated, and a sentence with the numbers."""
 
     statement: Statement
     holds: bool
@@ -39,7 +39,7 @@ class Result:
         return "as stated" if self.holds else "NOT as stated"
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement, the result, and whether they agree, ready for JSON."""
+        """Returns the statement, the result, and whether they agree, ready for JSON."""
         said = {name: part for name, part in vars(self.statement).items() if name not in ("shown", "numbers", "within")}
         return said | {"holds": self.holds, "shown": self.shown, "outcome": self.outcome}
 
@@ -56,7 +56,7 @@ def run(statements: Iterable[Statement] = STATEMENTS) -> list[Result]:
 
 
 def table(results: Sequence[Result]) -> "Table":
-    """The report for a terminal, grouped by grade."""
+    """Builds the report for a terminal, grouped by grade."""
     from rich.table import Table
 
     shown = Table(title="Statements about SBM-Transformer's universality", show_lines=True)
@@ -74,11 +74,11 @@ def table(results: Sequence[Result]) -> "Table":
 
 
 def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figure":
-    """Draws a certificate.
+    """Draws a certificate as a figure with two panels.
 
-    Left: the entries of the union, row = query, with those on the Hamiltonian path highlighted. Right: how many tokens
-    have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes; if it
-    does not hold, for two cycles, or for one pass if the patterns act once.
+    Left: the entries of the union, with queries as rows and the Hamiltonian path highlighted. Right: how many tokens
+    have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes. If it
+    does not hold, the panel shows two cycles, or a single pass if the patterns act once.
     """
     import matplotlib.figure
 

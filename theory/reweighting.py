@@ -1,19 +1,19 @@
 """Reweighted attention over drawn edges: how fast it approaches full attention, and the density after a fit.
 
-The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge counts for 1/p pairs. The output is then a ratio
+The preset ``fitted`` draws edges with p = 1 − e^(−r), and a drawn edge counts as 1/p pairs. The output is then a ratio
 of two unbiased estimates. There are two different limits:
 
-- *All rates grow, n stays fixed.* Masks become complete, so the output tends to that of full attention, at a rate that
-  :func:`distance_bound` gives. Memberships by softmax and blocks exp(C Cᵀ) make every rate positive, hence bounded away
-  from 0 on a compact set of inputs. So every continuous function is approximated there, as by full attention (Yun et
-  al., 2020; with positions, and the sink's logit tending to −∞). That is universality, with or without capped weights;
-  but nothing in it is sparse, and it does not need reweighting.
-- *Edges stay rare, c and n grow.* Here reweighting matters: the error falls like c^(−½), whatever n
-  (:func:`predicted_error`), while the limit (:func:`limit_output`) is different without reweighting and with
-  capped weights. At a fixed c an error remains.
+- *All rates grow, and n stays fixed.* Masks become complete, so outputs tend to those of full attention, at a rate that
+  :func:`distance_bound` gives. Softmax memberships and blocks exp(C Cᵀ) make every rate positive, hence bounded away
+  from 0 on a compact set of inputs. There, as with full attention, every continuous function can be approximated (Yun
+  et al., 2020; with positions, and with the sink's logit tending to −∞). This is universality, with or without capped
+  weights, but nothing in it is sparse, and it does not need reweighting.
+- *Edges stay rare, and c and n grow.* Here reweighting matters: the error falls like c^(−½), independent of n
+  (:func:`predicted_error`), whereas without reweighting, or with capped weights, the limit is different
+  (:func:`limit_output`). At a fixed c an error remains.
 
 Rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is one more key that is certain
-and has value zero. In weights 1/p, probabilities below ``smallest`` are replaced by it.
+and has value zero. In weights 1/p, ``smallest`` replaces all smaller probabilities.
 """
 
 import math
@@ -32,16 +32,16 @@ Matrix = Float[np.ndarray, "_ _"]
 
 
 def attend(weights: Matrix, values: Matrix) -> np.ndarray:
-    """The weighted mean of the values, one row per query; weights need not add up to 1."""
+    """Returns weighted means of the values, one row per query; weights need not sum to 1."""
     return np.asarray(weights @ values / weights.sum(1, keepdims=True))
 
 
 def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float = SMALLEST_PROBABILITY) -> np.ndarray:
-    """The limit of attention over drawn edges as every query draws more of them, at given probabilities.
+    """Returns the limit of attention over drawn edges as queries draw more and more edges, at fixed probabilities.
 
-    A drawn edge weighs e^s / max(p, smallest), so its mean weight is e^s min(p/smallest, 1). Without a cap
-    (``smallest=0``) that is full attention. With one, keys below it count less than they should; and without
-    reweighting (``smallest=1``) every key counts p times, which squares the attention if p is proportional to it.
+    A drawn edge has weight e^s / max(p, smallest), so its mean weight is e^s min(p/smallest, 1). Without a cap
+    (``smallest=0``) this is full attention. With a cap, keys with smaller p count too little; and without reweighting
+    (``smallest=1``) every key counts p times, which squares the attention if p is proportional to it.
     """
     probability = -np.expm1(-rates)
     return attend(np.exp(scores) * probability / np.maximum(probability, smallest), values)
@@ -50,9 +50,9 @@ def limit_output(scores: Matrix, values: Matrix, rates: Matrix, smallest: float 
 def drawn_outputs(
     scores: Matrix, values: Matrix, rates: Matrix, n_draws: int, smallest: float = SMALLEST_PROBABILITY
 ) -> np.ndarray:
-    """Outputs ``(n_draws, n_queries, d)`` of attention over drawn edges, each weighted by 1/max(p, smallest); seed 0.
+    """Draws edges with seed 0 and weights 1/max(p, smallest); returns attention outputs ``(n_draws, n_queries, d)``.
 
-    A query that draws nothing gives NaN, so every query should have a certain edge, or many edges.
+    A query without edges gives NaN, so every query should have a certain edge or many edges.
     """
     rng, probability = np.random.default_rng(0), -np.expm1(-rates)
     weights = np.exp(scores) / np.maximum(probability, smallest)
@@ -60,12 +60,12 @@ def drawn_outputs(
 
 
 def predicted_error(scores: Matrix, values: Matrix, rates: Matrix) -> float:
-    r"""The root mean square error, over queries, of reweighted attention against full attention, by the delta method.
+    r"""Predicts the root mean square error ε over queries, relative to full attention, by the delta method.
 
-    $$\frac{1}{n} \sum_i \sum_j a_{ij}^2 \Big(\frac{1}{p_{ij}} - 1\Big) \lVert v_j - o_i \rVert^2$$
+    $$\varepsilon^2 = \frac{1}{n} \sum_i \sum_j a_{ij}^2 \Big(\frac{1}{p_{ij}} - 1\Big) \lVert v_j - o_i \rVert^2$$
 
-    is its square. Since 1/p − 1 ≤ 1/r, rates r = c·a make it at most $\sum_j a_{ij} \lVert v_j - o_i \rVert^2 / c$: the
-    variance of the values under attention, over c.
+    Since 1/p − 1 ≤ 1/r, rates r = c·a make ε² at most the mean over queries of the variance of the values under
+    attention, divided by c.
     """
     attention = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     output = attention @ values
@@ -75,13 +75,13 @@ def predicted_error(scores: Matrix, values: Matrix, rates: Matrix) -> float:
 
 
 def distance_bound(rates: Matrix, largest: float) -> np.ndarray:
-    r"""A bound on each query's $E\lVert \hat o_i - o_i \rVert$ for values of norm at most G, whatever the scores.
+    r"""Bounds each query's $E\lVert \hat o_i - o_i \rVert$ for values of norm at most G and any scores.
 
     $$4G \sum_j \frac{1}{e^{r_{ij}} - 1}$$
 
-    *Proof.* Two outputs differ by at most 2G. Some edge is missing with probability at most $\sum_j e^{-r_{ij}}$. If
-    none is, $\hat o - o = \sum_j a_j \eta_j (v_j - o) / (1 + \sum_j a_j \eta_j)$ with η = 1/p − 1 = 1/(e^r − 1), which
-    also exceeds e^(−r). Where a weight is capped, its term alone is above 1, and the bound is vacuous.
+    *Proof.* Two outputs differ by at most 2G. An edge is missing with probability at most $\sum_j e^{-r_{ij}}$. If no
+    edge is, $\hat o - o = \sum_j a_j \eta_j (v_j - o) / (1 + \sum_j a_j \eta_j)$ with η = 1/p − 1 = 1/(e^r − 1), which
+    also exceeds e^(−r). If a weight is capped, its term alone is above 1, so the bound is vacuous.
     """
     with np.errstate(over="ignore"):
         return np.asarray(4 * largest * (1 / np.expm1(rates)).sum(1))
@@ -90,11 +90,11 @@ def distance_bound(rates: Matrix, largest: float) -> np.ndarray:
 def fitted_rates(
     block_model: BlockModel, attention: Tensor, edges_per_query: float, exploration: float = 0.0
 ) -> np.ndarray:
-    """The rates γ·r of a block model with the best overall rate γ, where attention is known exactly.
+    """Returns the rates γ·r of a block model with the best overall rate γ, for exactly known attention.
 
-    At that optimum Σ r = c Σ a·r/(r + δ) over all pairs: without δ rates sum to c times the attention, with it to less.
-    The block model has one example and one head under the Poisson link. The targets are the attention ``(n, n)``, where
-    0 excludes an edge, such as a self-loop; ``edges_per_query`` is c, and ``exploration`` is δ.
+    At this optimum Σ r = c Σ a·r/(r + δ) over all pairs: without δ rates sum to c times the attention, with δ to less.
+    The block model must have one example, one head and the Poisson link. ``attention``, ``(n, n)``, contains the
+    targets, where 0 excludes an edge such as a self-loop; ``edges_per_query`` is c, and ``exploration`` is δ.
     """
     edges = EdgeList.from_dense(torch.ones(block_model.shape, dtype=torch.bool))
 

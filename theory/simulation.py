@@ -1,4 +1,4 @@
-"""How often sampled patterns satisfy the conditions of the theory: counts with intervals, from reproducible draws.
+"""Estimates of how often sampled patterns satisfy the theory's conditions, with intervals, from reproducible draws.
 
 Sizes, probabilities and time limits out of range raise SbmtError.
 """
@@ -22,28 +22,28 @@ from theory.random_graphs import Probability, arc_probability
 
 @dataclass(frozen=True)
 class Estimate:
-    """The number of draws in which an event happened."""
+    """The number of draws in which an event occurred."""
 
-    hits: int  # draws in which it was proved to happen
+    hits: int  # number of draws in which the event was proved to occur
     n_draws: int
-    n_undecided: int = 0  # draws in which neither the event nor its opposite was proved in time
+    n_undecided: int = 0  # number of draws in which neither the event nor its opposite was proved in time
 
     @property
     def share(self) -> float:
-        """Share of hits; NaN if a draw is undecided, because leaving it out would favour one outcome."""
+        """The share of hits, or NaN if a draw is undecided, because omitting it would favour one outcome."""
         return float("nan") if self.n_undecided else self.hits / self.n_draws
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Clopper and Pearson's interval, which covers any probability with at least this confidence in (0, 1).
+        """Computes the Clopper-Pearson interval, whose coverage is at least the confidence, a number in (0, 1).
 
-        Undecided draws count as misses for its lower end and as hits for its upper end.
+        Undecided draws count as misses for the lower end and as hits for the upper end.
 
         Example:
             >>> [round(end, 4) for end in Estimate(0, 20).interval()]
             [0.0, 0.1684]
         """
         if not is_number(confidence, 0, 1) or confidence in (0, 1):
-            raise SbmtError("a confidence level in (0, 1)", confidence, "0.95 is usual")
+            raise SbmtError("a confidence level in (0, 1)", confidence, "use 0.95, for example")
         least, most = (
             binomtest(hits, self.n_draws).proportion_ci(confidence, method="exact")
             for hits in (self.hits, self.hits + self.n_undecided)
@@ -52,9 +52,9 @@ class Estimate:
 
 
 def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed: int = 0) -> Estimate:
-    """Counts how often an event happens; it draws from the generator and decides, or raises Undecided.
+    """Counts how often an event occurs; ``event`` draws from a generator and returns a bool or raises Undecided.
 
-    Draw t has its own generator, seeded with (seed, t), so a larger number of draws begins with the same ones.
+    Draw t has its own generator, seeded with (seed, t), so increasing the number of draws keeps the first ones.
     """
     check_sizes(n_draws=n_draws)
     hits = n_undecided = 0
@@ -67,7 +67,7 @@ def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed
 
 
 class DrawsReport(NamedTuple):
-    """How often each condition was proved, and how often all of them were proved in the same draw."""
+    """How often each condition was proved, and how often all were proved in the same draw."""
 
     conditions: tuple[Estimate, Estimate, Estimate]
     together: Estimate
@@ -80,15 +80,15 @@ def certify_draws(
     repeat: bool = True,
     time_limit: float | int = TIME_LIMIT,
 ) -> DrawsReport:
-    """Runs :func:`~theory.certificate.certify`, with these options, on draw after draw and counts the outcomes.
+    """Runs :func:`~theory.certificate.certify` with these options on each draw and counts the outcomes.
 
-    A draw is a list of patterns, one per layer, independent of the others; ``draws`` may be a generator.
+    A draw is a list of patterns, one per layer, and draws are independent; ``draws`` may be a generator.
     """
     if isinstance(draws, str) or not np.iterable(draws):
         raise SbmtError("lists of patterns", repr(draws), "give one list of patterns per draw")
     certificates = [certify(patterns, order, repeat=repeat, time_limit=time_limit) for patterns in draws]
     if not certificates:
-        raise SbmtError("at least one draw", 0, "draw some masks")
+        raise SbmtError("at least one draw", 0, "draw masks first")
 
     def count(outcomes: list[str]) -> Estimate:
         return Estimate(outcomes.count("proved"), len(outcomes), outcomes.count("unknown"))
@@ -98,7 +98,7 @@ def certify_draws(
 
 
 def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
-    """Draws a directed G(n, p) without loops, as a pattern: row = query, so entry (i, j) is the arc j → i."""
+    """Draws a directed G(n, p) without loops as a pattern, with row = query, so entry (i, j) is the arc j → i."""
     probability = arc_probability(n, p)
     pattern = rng.random((n, n)) < probability
     np.fill_diagonal(pattern, False)
@@ -106,24 +106,24 @@ def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_block_arcs(n: int, k: int, p: Probability, rng: np.random.Generator) -> csr_array:
-    """Draws a G(m, p) in each of k blocks; ``"lemma1"`` means each block's own p_L(m). Row = where an arc starts."""
+    """Draws a G(m, p) in each of k blocks; ``"lemma1"`` means each block's own p_L(m). Arcs start at their rows."""
     return csr_array(block_diag([coo_array(draw_graph(size, p, rng).T) for size in block_sizes(n, k)]), dtype=bool)
 
 
 def simulate_cycle(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
-    """P(directed G(n, p) has a Hamiltonian cycle); two tokens with both arcs between them count as one."""
+    """Estimates P(directed G(n, p) has a Hamiltonian cycle); two tokens with arcs in both directions form a cycle."""
     return estimate(lambda rng: find_hamiltonian_cycle(draw_graph(n, p, rng)) is not None, n_draws, seed=seed)
 
 
 def simulate_path(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
-    """P(directed G(n, p) has a Hamiltonian path), on the same graphs as :func:`simulate_cycle` with the same seed."""
+    """Estimates P(directed G(n, p) has a Hamiltonian path), on the graphs of :func:`simulate_cycle` for equal seeds."""
     return estimate(lambda rng: find_hamiltonian_path(draw_graph(n, p, rng)) is not None, n_draws, seed=seed)
 
 
 def simulate_relay_path(
     n: int, k: int, p: Probability = "lemma1", n_draws: int = 100, *, relays: Relays = "last", seed: int = 0
 ) -> Estimate:
-    """P(the union of the three patterns has a Hamiltonian path), with blocks drawn at p and all relay arcs."""
+    """Estimates P(the union of the three patterns has a Hamiltonian path) with blocks drawn at p and all relay arcs."""
     chosen = relay_tokens(n, k, relays)
     rest = np.delete(np.arange(n), chosen)
 
@@ -131,16 +131,16 @@ def simulate_relay_path(
         arcs = draw_block_arcs(n, k, p, rng)
         cover = cover_with_few_paths(csr_array(arcs[rest][:, rest]), len(chosen) + 1)
         if cover.lower <= len(chosen) + 1 < len(cover.paths):
-            raise Undecided(f"between {cover.lower} and {len(cover.paths)} paths cover the non-relays")
+            raise Undecided(f"the non-relays need between {cover.lower} and {len(cover.paths)} paths")
         return len(cover.paths) <= len(chosen) + 1
 
     return estimate(event, n_draws, seed=seed)
 
 
 def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
-    """P(each of k blocks has a Hamiltonian cycle or is one token): with a relay in each, the union then has a path.
+    """Estimates P(each of k blocks has a Hamiltonian cycle or a single token); with a relay in each, there is a path.
 
-    Corrected lemma (b) takes p = 1/k, the whole block budget, and m/k ≥ ln m + ln k + ω.
+    Corrected lemma (b) uses p = 1/k, the whole block budget, and m/k ≥ ln m + ln k + ω.
     """
 
     def event(rng: np.random.Generator) -> bool:
@@ -151,10 +151,10 @@ def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed:
 
 
 def predict_block_cycles(n: int, k: int) -> float:
-    """Approximation of :func:`simulate_block_cycles` at p = 1/k: exp(−2km (1 − 1/k)^(m − 1)), m = n/k.
+    """Approximates :func:`simulate_block_cycles` at p = 1/k by exp(−2km (1 − 1/k)^(m − 1)), where m = n/k.
 
-    It assumes that tokens without incoming or outgoing arcs are the only obstacle, and that their number is Poisson.
-    Blocks of one token need no cycle, so for m = 1 it is 1.
+    It assumes that tokens without incoming or outgoing arcs are the only obstacle and that their number is Poisson.
+    Blocks of one token need no cycle, so the result for m = 1 is 1.
     """
     block_sizes(n, k)  # checks both
     n, k = int(n), int(k)

@@ -1,4 +1,4 @@
-"""Computes the numbers of the statements that ``python -m theory`` checks; their text is in ``statements.toml``."""
+"""Computes the numbers in the statements that ``python -m theory`` checks; ``statements.toml`` contains their text."""
 
 import tomllib
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ ORDERS = tuple(permutations((1, 2, 3)))
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement about the paper; ``statements.toml`` says what its fields mean."""
+    """A statement about the paper; ``statements.toml`` explains the fields."""
 
     name: str
     claim: str
@@ -43,7 +43,7 @@ class Statement:
     within: float | int | Sequence[float | int] = 0
 
     def check(self) -> tuple[bool, str]:
-        """Whether the numbers are as stated, and the sentence with the computed numbers."""
+        """Returns whether the numbers are as stated, and the sentence with the computed numbers."""
         found = CHECKS[self.name]()
         flat, due = (np.concatenate([np.ravel(part) for part in numbers]) for numbers in (found, self.numbers))
         holds = flat.shape == due.shape and (np.abs(flat - due) <= np.array(self.within) + 1e-6 * np.abs(due)).all()
@@ -156,36 +156,36 @@ def _collapse() -> Numbers:
     return drawn, models.fastrg_max_density(), models.fastrg_max_density(0.01)
 
 
-# --- masks fitted by likelihood, which are ours: the effect of reweighting, and the bound c ---------------------------
+# --- masks fitted by likelihood (not in the paper): the effect of reweighting, and the bound c ------------------------
 
 BLOCK = np.array([[0.4, 1.6, 0.8], [1.2, 0.5, 0.9], [0.7, 1.0, 2.0]])  # not symmetric
 CLUSTERS = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, -2.0]])
 
 
 def _tokens(n_keys: int, n_queries: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Queries of norm .7, and keys in a square that are their own values, so that outputs depend on the scores."""
+    """Returns queries of norm 0.7, and keys in a square that also serve as values, so outputs depend on the scores."""
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, n_queries)
     return 0.7 * np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, (n_keys, 2))
 
 
 def _ideal_rates(query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Attention itself: rates that sum to 1."""
+    """Returns full attention as rates, which sum to 1."""
     return softmax(query @ key.T, axis=1)
 
 
 def _block_rates(query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Rates of a block model that sum to about 1."""
+    """Returns the rates of a block model, which sum to about 1."""
     return softmax(query @ CLUSTERS.T, axis=1) @ BLOCK @ softmax(key @ CLUSTERS.T, axis=1).T / len(key)
 
 
 def _distance(outputs: np.ndarray, target: np.ndarray) -> float:
-    """Root mean square over draws and queries."""
+    """Returns the root mean square distance over draws and queries."""
     return float(np.sqrt(((outputs - target) ** 2).sum(-1).mean()))
 
 
 def _consistent() -> Numbers:
-    """For both kinds of rates: errors in units of those predicted, their slope, and whether the bound √(V/c) holds."""
+    """Returns errors, ratios to predicted errors and slopes for both kinds of rates, and whether √(V/c) is a bound."""
     sizes, found, holds = (64, 256, 1024), [], True
     for rates_of in (_ideal_rates, _block_rates):
         errors, ratios = [], []
@@ -206,7 +206,7 @@ def _consistent() -> Numbers:
 
 
 def _tends_elsewhere(sizes: tuple[int, ...], keys_per_edge: int, smallest: float) -> Numbers:
-    """Distances from full attention, from this limit, and between the two, and the slope of the second."""
+    """Returns distances from full attention, from this limit and between the two, and the slope of the second."""
     to_limit, to_full = [], []
     for c in sizes:
         query, key = _tokens(keys_per_edge * c)
@@ -335,4 +335,4 @@ CHECKS: dict[str, Callable[[], Numbers]] = {
     "universality by growing rates": _growing_rates,
     "c bounds the density": _density,
 }
-"""What computes the numbers of each statement; those beyond its sentence are conditions that hold besides."""
+"""The function that computes each statement's numbers; numbers that its sentence omits are further conditions."""

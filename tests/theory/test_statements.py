@@ -73,7 +73,7 @@ def test_numbers_that_differ_and_checks_that_break_fail_the_report_and_heuristic
         ("--n 16 --k 4 --relays=", 2, "relays"),
         ("--n 4", 2, "--n and --k together"),
         ("--n 4 --k 2 --order 3x21", 2, "digits"),
-        ("--order 321", 2, "--order and --relays need"),
+        ("--order 321", 2, "--order and --relays apply"),
         ("--n 4 --k 2 --only x", 2, "either --only or"),
         ("--only nothing", 2, "statement to be one of 'blocks counted from 1', "),
     ],

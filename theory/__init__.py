@@ -1,4 +1,4 @@
-"""Checks the conditions on which the theorem rests that SBM attention is a universal approximator.
+"""Checks the conditions of the theorem that SBM attention is a universal approximator.
 
 A pattern is a boolean matrix, row = query, column = key; the arc of an entry runs from key to query.
 """

@@ -197,7 +197,7 @@ def draw_crossed(
 
 @operator
 def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> tuple[Tensor, Tensor]:
-    """The two parts of largest logit ⟨token, cluster⟩ of each partition, int16, and their softmax."""
+    """Returns the two parts with the largest logits ⟨token, cluster⟩ per partition (int16) and their softmax."""
     batch, heads, n, _ = tokens.shape
     shape = batch, heads, n, 2 * n_partitions
     part, log_odds = tokens.new_empty(shape, dtype=torch.int16), tokens.new_empty(shape)

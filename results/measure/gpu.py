@@ -33,7 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "all of these": {"causal": True, "has_masks": True, "window": 8, "dtype": torch.bfloat16},
 }
 PAPER = "recommended"  # the preset with the paper's masks, whose kernels "faithful" shares
-TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1"}
+TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1"}
 TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
 FREE = ("empty", "new_empty", "detach", "_unsafe_view", "alias", "lift", "promote_types", "scalar_tensor", "zero_")
 MACHINES, LAUNCH = {"A100": 2.0e12, "H100": 3.35e12}, 5e-6  # bytes of memory a second; seconds without a CUDA graph
@@ -102,7 +102,7 @@ def run_once(
 
 def count_case(**settings: Any) -> dict[str, int]:
     """The launches of a step's forward and backward pass, and its synchronisations with the device."""
-    counter = run_once(256, True, **settings)
+    counter = run_once(512, True, **settings)  # tokens enough to draw by edges, too
     passes = {"forward": counter.forward, "backward": counter.launches - counter.forward}
     return passes | {"questions": counter.questions}
 
@@ -122,20 +122,24 @@ def typed(given: Any) -> Any:
     """The types of a kernel's arguments, as Triton names them."""
     if isinstance(given, tuple):
         return type(given)(*map(typed, given))
-    if isinstance(given, torch.dtype):
-        return TYPES[given]
+    if isinstance(given, torch.dtype | torch.Tensor):
+        return TYPES[given.dtype if isinstance(given, torch.Tensor) else given]
     return "fp32" if isinstance(given, float) else "i32"
+
+
+def built_for(capability: int, kernel: Any, args: tuple[Any, ...], options: dict[str, int]) -> Any:
+    """A kernel built for a compute capability and for arguments, of whose tensors only the types matter."""
+    constants = {(place,): x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
+    types = ("constexpr" if (place,) in constants else typed(x) for place, x in enumerate(args))
+    source = triton.compiler.ASTSource(kernel, dict(zip(kernel.arg_names, types, strict=True)), constants)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
 def build(capability: int, **settings: Any) -> dict[str, dict[str, int]]:
     """Registers of a thread, spilled bytes, and shared memory of a program, of all kernels of a step."""
     found: dict[str, dict[str, int]] = {}
     for kernel, args, options in run_once(4096, True, **settings).kernels:
-        constants = {(place,): x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
-        types = ("constexpr" if (place,) in constants else typed(x) for place, x in enumerate(args))
-        signature = dict(zip(kernel.arg_names, types, strict=True))
-        source, target = triton.compiler.ASTSource(kernel, signature, constants), GPUTarget("cuda", capability, 32)
-        built = triton.compile(source, target=target, options=options)
+        built = built_for(capability, kernel, args, options)
         [name] = re.findall(r"\.target (\w+)", built.asm["ptx"])
         order = [triton.knobs.nvidia.ptxas.path, "-v", f"--gpu-name={name}", "/dev/stdin", "-o", "/dev/null"]
         told = subprocess.run(order, input=built.asm["ptx"], capture_output=True, text=True, check=True).stderr

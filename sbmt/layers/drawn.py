@@ -28,8 +28,9 @@ def attend_and_draw(
 ) -> AttentionOutput | None:  # fmt: skip
     """Does :func:`~sbmt.layers.functional.attend_through` by kernels; returns None if they do not support the settings.
 
-    Cost: O(n k + edges (d + √k)) time, O(n (d + √k)) memory for fitted masks; O(n² (d + k)) time, O(n (d + k)) memory
-    for the paper's. The edges are those of ``sampler="exact"`` on a GPU, or follow the law of Algorithm 1.
+    Cost: O(n k + edges (d + √k)) time, O(n (d + √k)) memory for fitted masks; O(n² (d + k)) time, or less if they are
+    sparse, and O(n (d + k)) memory for the paper's. The edges are those of ``sampler="exact"`` on a GPU, or follow the
+    law of Algorithm 1.
     """
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare

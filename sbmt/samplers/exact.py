@@ -25,7 +25,7 @@ def sample_exact(
     A window is added as by :meth:`EdgeList.with_window`. Edges are drawn by compiled loops on a CPU, by kernels on a
     GPU, and otherwise by :func:`sample_with_torch`: the distribution is the same, but a seed gives different edges.
 
-    Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k), unless crossed.
+    Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k) for dense masks.
     """
     blocks = block_model.part_blocks if isinstance(block_model, CrossedModel) else block_model.block_matrix
     if has_kernels_for(blocks):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,41 +16,61 @@ from sbmt.block_model.fit import sampled_density
 from sbmt.graph.edges import EdgeList
 from sbmt.samplers.bernoulli import sample_bernoulli
 from tests.kernels.on_gpu import CLOSE, DEVICE, random, without_shape_checks
+from tests.statistics import binomial_p_values
 
 pytest.importorskip("triton")
 with without_shape_checks():
-    from sbmt.kernels.gpu.pairs import attend_pairs, can_attend, list_pairs
+    from sbmt.kernels.gpu.edges import prepare_edges
+    from sbmt.kernels.gpu.pairs import attend_pairs, can_attend, list_pairs, prepare_pairs
 
 CASES = {  # n_queries, n_keys, sampler, gate rule, δ, reach, causal, masked, with a sink
     "recommended": (33, 33, "exact", "score", 0.02, 0, False, False, False),
     "padded, by weight, with a sink": (34, 36, "exact", "weight", 0.0, -1, False, True, True),
     "causal, padded, with a window": (5, 36, "exact", "score", 0.02, 1, True, True, False),
     "the law of Algorithm 1": (20, 9, "fastrg", "score", 0.02, -1, False, False, False),
+    "edges, padded, by weight, with a sink": (4, 60, "exact", "weight", 0.02, -1, False, True, True),
+    "edges with a window": (13, 13, "exact", "score", 0.02, 1, False, False, False),
+    "edges by the law of Algorithm 1": (4, 60, "fastrg", "score", 0.0, -1, False, False, False),
 }
 
 
+@pytest.fixture
+def draw_below(monkeypatch):
+    """Sets the share of the pairs up to which graphs of any size are drawn by edges."""
+    monkeypatch.setattr("sbmt.kernels.gpu.pairs.FEWEST_KEYS", 1)
+    return lambda share: monkeypatch.setattr("sbmt.kernels.gpu.edges.SPARSE_SHARE", share)
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_values_densities_and_gradients_are_those_of_the_dense_twin(case):
-    """Along the edges of the Bernoulli sampler, whose uniforms are the same."""
+def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, case):
+    """In tiles, along the edges of the Bernoulli sampler, whose uniforms are the same."""
+    is_tiled = not case.startswith("edges")
+    draw_below(0.0 if is_tiled else 1.0)
     n, n_keys, sampler, rule, extra, reach, causal, masked, has_sink = CASES[case]
     query, key, value = random(2, 1, n, 3), random(2, 1, n_keys, 3), random(2, n_keys, 1, 5).transpose(1, 2)
     sink = random(1) if has_sink else None
     leaves = [query, key, value, random(2, 1, n, 2), random(2, 1, n_keys, 2), random(1, 2, 2), sink]
     leaves, masks = [x for x in leaves if x is not None], [None, None]
-    if masked:  # padding on the left, of which nothing is read
-        key_mask = torch.arange(n_keys, device=DEVICE) >= torch.tensor([[0], [n_keys - n + 1]], device=DEVICE)
+    if masked:  # padding, of which nothing is read
+        key_mask = torch.arange(n_keys, device=DEVICE) % 4 != torch.tensor([[1], [2]], device=DEVICE)
         masks = [key_mask[:, n_keys - n :], key_mask]
         value = value.masked_fill(~key_mask[:, None, :, None], torch.nan)
     block_matrix = (3 * leaves[5]).flatten(1).softmax(1).view(1, 2, 2)  # not symmetric
-    given = leaves[3].sigmoid() * (1 if masked or reach == 0 else 0.2), block_matrix, leaves[4].sigmoid(), *masks
+    largest = 1 if is_tiled and (masked or reach == 0) else 0.2
+    given = largest * leaves[3].sigmoid(), block_matrix, leaves[4].sigmoid(), *masks
     model = BlockModel(*given, causal=causal)
     drawn_from = BlockModel(*given, "poisson", causal) if sampler == "fastrg" else model
     rest = torch.tensor(7, device=DEVICE), 3, extra, reach
 
     edges = EdgeList(*list_pairs(model, sampler == "fastrg", *rest), model.shape, *model.masks, check=True)
     known, window = sample_bernoulli(drawn_from, extra, 7, 3), None if reach < 0 else 2 * reach
-    assert torch.equal(edges.cells(), (known if window is None else known.with_window(window)).cells())
-    assert bool((edges.degrees() == 0).any()) == (reach != 0) and 0 < edges.n_edges < 0.6 * edges.cell_count
+    if is_tiled:
+        assert torch.equal(edges.cells(), (known if window is None else known.with_window(window)).cells())
+    else:
+        alone = BlockModel(given[0][1:], block_matrix, given[2][1:], *(x if x is None else x[1:] for x in masks))
+        _, keys = list_pairs(alone, sampler == "fastrg", rest[0], 4, extra, reach)
+        assert torch.equal(keys, edges.keys[edges.row_ptr[n] :])
+    assert bool((edges.degrees() == 0).any()) == (masked or reach < 0) and 0 < edges.n_edges < 0.6 * edges.cell_count
 
     settings = SimpleNamespace(sink=sink, sampler=sampler, gate_rule=rule)
     found = attend_pairs((query, key, value), model, settings, *rest)
@@ -61,6 +82,36 @@ def test_values_densities_and_gradients_are_those_of_the_dense_twin(case):
     for one, other in zip((*found, *next(both)), (*expected, *next(both)), strict=True):
         torch.testing.assert_close(one, other, atol=CLOSE, rtol=CLOSE, check_dtype=False)
     assert has_sink or (found[0][edges.degrees().view(edges.shape[:3]) == 0] == 0).all()
+
+
+N_KEYS = [4, 50, 1000, 946]  # of each kind
+RATES = [[1.0, 0.0, 0.002, 0.0], [0.0, 0.5, 0.1, 0.0], [0.3, 0.3, 0.3, 0.1], [0.0] * 4]
+N_ROWS = [2, 8, 1, 2]  # with the rates above to each kind of keys; the third row is drawn key by key
+
+
+@pytest.mark.statistical(share=0.001)
+@pytest.mark.parametrize("is_poisson", [False, True])
+def test_edges_have_the_law(judge, monkeypatch, draw_below, is_poisson):
+    monkeypatch.setattr("sbmt.kernels.gpu.pairs.TILE", 128)
+    draw_below(1.0)
+    rows, keys = (torch.eye(4).repeat_interleave(torch.tensor(n), 0) for n in (N_ROWS, N_KEYS))
+    given = rows.expand(1, 1, -1, -1), torch.tensor([RATES]), keys.expand(1, 1, -1, -1)
+    model, extra = BlockModel(*(x.to(DEVICE) for x in given), link="poisson" if is_poisson else "bilinear"), 0.003
+    edges = EdgeList(*list_pairs(model, is_poisson, torch.tensor(7, device=DEVICE), 3, extra, -1), model.shape)
+    counts, rate = rows.T @ edges.to_dense()[0, 0].float().cpu() @ keys, torch.tensor(RATES).double() + extra
+    chance = -torch.expm1(-rate) if is_poisson else rate.clamp(max=1)
+    judge(binomial_p_values(counts.round(), np.outer(N_ROWS, N_KEYS), chance))
+
+
+def test_sparse_graphs_are_drawn_by_edges_unless_they_are_causal_or_short():
+    members, rates = torch.ones(1, 2, 100, 1, device=DEVICE), torch.tensor([0.015, 0.016], device=DEVICE)
+    rates = rates[None, :, None, None].expand(1, 2, 3, 1)  # as many candidates for each pair, in two heads
+    for extra, known in ((0.0, [[True, False]]), (0.002, [[False, False]])):
+        assert prepare_edges(rates, members, extra, True).is_sparse.tolist() == known
+    for n, causal, known in ((100, False, False), (512, False, True), (512, True, False)):
+        x, seed = torch.ones(1, 1, n, 1, device=DEVICE), torch.tensor(7, device=DEVICE)
+        model = BlockModel(x, x[0, :, :1], x, causal=causal)
+        assert prepare_pairs(x, model, (x, x, x), None, False, seed, 0, 0.0, -1)[3].has_edges == known
 
 
 @pytest.mark.parametrize("preset", ["recommended", "faithful"])
@@ -103,22 +154,13 @@ def test_inputs_of_several_types_and_wide_ones_are_not_served():
 BUILD = """
 import sys
 from unittest import mock
-import torch, triton
+import torch
+from results.measure.gpu import built_for
 from sbmt import build_attention
-from sbmt.kernels.gpu.pairs import list_pairs
-from triton.backends.compiler import GPUTarget
-TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1", torch.int64: "*i64"}
-
-def typed(x):
-    if isinstance(x, tuple):
-        return type(x)(*map(typed, x))
-    return TYPES[x.dtype] if isinstance(x, torch.Tensor) else "fp32" if isinstance(x, float) else "i32"
+from sbmt.kernels.gpu import pairs
 
 def build(kernel, *args, grid, warmup, **options):
-    fixed = {(i,): x for i, x in enumerate(args) if kernel.params[i].is_constexpr}
-    kinds = ["constexpr" if (i,) in fixed else typed(x) for i, x in enumerate(args)]
-    source = triton.compiler.ASTSource(kernel, dict(zip(kernel.arg_names, kinds)), fixed)
-    triton.compile(source, target=GPUTarget("cuda", int(sys.argv[1]), 32), options=options)
+    built_for(int(sys.argv[1]), kernel, args, options)
     print(kernel.__name__)
     for x in args[2:]:  # as if there were no edges
         isinstance(x, torch.Tensor) and x.zero_()
@@ -126,8 +168,9 @@ def build(kernel, *args, grid, warmup, **options):
 layer, x = build_attention("sbm", d_head=16, n_heads=1, n_clusters=16, sink=True), torch.randn(1, 1, 40, 16)
 mask = torch.ones(1, 40, dtype=torch.bool)
 mock.patch("sbmt.layers.functional.has_kernels_for", lambda x: True).start()
+pairs.FEWEST_KEYS = 1
 with mock.patch("triton.JITFunction.run", build):
-    list_pairs(layer.block_model(x, x, mask, mask), False, torch.tensor(7), 0, 0.01, 0)
+    pairs.list_pairs(layer.block_model(x, x, mask, mask), False, torch.tensor(7), 0, 0.01, 0)
     layer(*[x.bfloat16().requires_grad_()] * 3, query_mask=mask, key_mask=mask).values.sum().backward()
 """
 
@@ -137,5 +180,6 @@ def test_kernels_build_for_both_capabilities(capability):
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
     order = [sys.executable, "-c", BUILD, str(capability)]
     done = subprocess.run(order, env=environment, capture_output=True, text=True)
-    names = ["_list_kernel"] * 2 + ["_attend_kernel"] + ["_backward_kernel"] * 2
+    names = ["_list_kernel", "list_by_edges_kernel"] * 2 + ["_attend_kernel", "attend_by_edges_kernel"]
+    names += ["_backward_kernel"] * 2 + ["backward_by_edges_kernel"]
     assert done.returncode == 0 and done.stdout.split() == names, done.stderr

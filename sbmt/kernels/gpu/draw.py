@@ -23,6 +23,7 @@ from sbmt.kernels.gpu.tokens import are_real, strided_mask
 CELL = tl.constexpr(Purpose.CELL * MAX_HEADS)
 COUNT = tl.constexpr(Purpose.COUNT * MAX_HEADS)
 CANDIDATE = tl.constexpr(Purpose.CANDIDATE * MAX_HEADS)
+KEEP = tl.constexpr(Purpose.KEEP * MAX_HEADS)
 DENSE_SHARE = tl.constexpr(0.125)  # a row that expects more points than this share of its keys is drawn key by key
 TILE = 16  # keys at a time
 
@@ -101,7 +102,7 @@ def random_words(draw, example, head, query, purpose, block):
 
 
 @triton.jit
-def _poisson(mean, draw, example, head, query, half: tl.constexpr):
+def draw_number(mean, draw, example, head, query, half: tl.constexpr):
     """A Poisson number by inversion, from as many uniforms as its mean needs."""
     left, number, block = mean.to(tl.float64), 0, 0
     while left > 0:
@@ -163,8 +164,8 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
     if total + spread > n_real * DENSE_SHARE:
         cell_low = 0
     else:
-        n_drawn = _poisson(total, draw, example, head, query, 0)
-        n_spread = _poisson(spread, draw, example, head, query, 1)
+        n_drawn = draw_number(total, draw, example, head, query, 0)
+        n_spread = draw_number(spread, draw, example, head, query, 1)
     n_near = tl.cdiv(tl.maximum(high - low + 1, 0), TILE)
     first_point, n_points = n_near + tl.cdiv(cell_high - cell_low, TILE), n_drawn + n_spread
     n_tiles = first_point + tl.cdiv(n_points, TILE)
@@ -176,12 +177,12 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
 
 
 @triton.jit
-def _first_above(values, x, low, high, STEPS: tl.constexpr):
+def first_above(values, stride, x, low, high, STEPS: tl.constexpr):
     """The place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
     for _ in range(STEPS):
         middle = (low + high) // 2
         is_open = low < high
-        is_later = is_open & (tl.load(values + middle, is_open, 0) <= x)
+        is_later = is_open & (tl.load(values + middle * stride, is_open, 0) <= x)
         high = tl.where(is_open & ~is_later, middle, high)
         low = tl.where(is_later, middle + 1, low)
     return low
@@ -204,7 +205,7 @@ def _points(draw, row, t, s: tl.constexpr):
     number = tl.load(draw.members.n_before + cluster + b).to(tl.int32)
     place = uniform(w2) * tl.load(draw.members.mass + cluster + b)
     first = row.graph * (4 * s.n_groups) * draw.n_keys
-    slot = _first_above(draw.members.until + first, place, start, start + number, s.steps)
+    slot = first_above(draw.members.until + first, 1, place, start, start + number, s.steps)
     is_drawn = t < row.n_drawn
     is_valid = is_drawn & (number > 0)  # rounding alone leads to a cluster without keys
     keys = tl.load(draw.members.keys + first + tl.minimum(slot, start + number - 1), is_valid, 0)
@@ -213,7 +214,7 @@ def _points(draw, row, t, s: tl.constexpr):
         if s.has_key_mask:
             none = t * 0
             n_real = draw.members.n_real + row.graph * draw.n_keys
-            anywhere = _first_above(n_real, anywhere, none, none + draw.n_keys, s.steps)
+            anywhere = first_above(n_real, 1, anywhere, none, none + draw.n_keys, s.steps)
         is_spread = ~is_drawn & (t < row.n_points)
         keys = tl.where(is_spread, anywhere, keys)
         is_valid |= is_spread

@@ -1,6 +1,7 @@
 """The paper's masks: tiles of queries by keys draw their edges, attend along them, and draw them again backward.
 
 A tile's rates are a matrix product, as its scores are, so time does not depend on the density; memory is linear in n.
+Graphs that are sparse are left to :mod:`sbmt.kernels.gpu.edges`, whose programs return at once for all others.
 The plain twins are :func:`sbmt.samplers.bernoulli.sample_bernoulli` and :func:`sbmt.attention.dense.attend_dense`.
 """
 
@@ -15,11 +16,19 @@ from torch.autograd.function import once_differentiable
 from sbmt.graph.masks import share_of_pairs
 from sbmt.kernels.gpu.attend import Inputs
 from sbmt.kernels.gpu.draw import CELL, Draw, edge_probability, random_words, uniform
+from sbmt.kernels.gpu.edges import (
+    FEWEST_KEYS,
+    Sparse,
+    attend_by_edges_kernel,
+    backward_by_edges_kernel,
+    list_by_edges_kernel,
+    prepare_edges,
+)
 from sbmt.kernels.gpu.tokens import are_real, product, rows_of, strided, strided_mask, tile
 
 TILE = 32  # queries, keys, or clusters at a time; the same in all kernels, so that rounding is the same
 WIDEST = 128  # of memberships, queries, keys and values, whose gradients a program holds in registers
-BUILD = {"num_warps": 4, "num_stages": 1}
+BUILD = {"num_warps": 4, "num_stages": 1}  # also of the kernels that work by edges
 
 
 class Sizes(NamedTuple):
@@ -32,6 +41,8 @@ class Sizes(NamedTuple):
     d_value: int
     width_value: int
     tile: int
+    steps: int  # of a search among all keys
+    has_edges: bool  # whether sparse graphs are drawn by edges
     is_poisson: bool  # whether an edge has probability 1 − e^(−x) instead of min(x, 1)
     causal: bool
     has_query_mask: bool
@@ -63,14 +74,22 @@ def _store(to, t, x, N: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _enter(draw, inputs, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
+def _number(sparse, n, s: tl.constexpr):
+    """How many tokens there are to visit, none in graphs that are drawn by edges."""
+    if s.has_edges:
+        n = tl.where(tl.load(sparse.is_sparse + tl.program_id(1)), 0, n)
+    return n
+
+
+@triton.jit
+def _enter(draw, inputs, n, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
     """A tile's queries, or its keys and values."""
-    n, mask = (draw.n_keys, draw.key_mask) if OF_KEYS else (draw.n_queries, draw.query_mask)
+    mask, n_all = (draw.key_mask, draw.n_keys) if OF_KEYS else (draw.query_mask, draw.n_queries)
     graph = tl.program_id(1).to(tl.int64)
     example, place = graph // draw.n_heads, number * s.tile + tl.arange(0, s.tile)
     inside = place < n
     is_real = are_real(mask, example, place, inside, s.has_key_mask if OF_KEYS else s.has_query_mask)
-    t = Tokens(example, graph % draw.n_heads, place, graph * n + place, inside, is_real)
+    t = Tokens(example, graph % draw.n_heads, place, graph * n_all + place, inside, is_real)
     return (
         (t, _load(inputs.key, t, s.d, s.width), _load(inputs.value, t, s.d_value, s.width_value))
         if OF_KEYS
@@ -100,32 +119,34 @@ def _find_edges(draw, queries, keys, s: tl.constexpr):
 
 
 @triton.jit
-def _list_kernel(draw, inputs, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexpr):
-    queries, _ = _enter(draw, inputs, tl.program_id(0), s, False)
+def _list_kernel(draw, inputs, sparse, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexpr):
+    n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
+    queries, _ = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     number = queries.at * 0
     if FILL:
         number = tl.load(row_ptr + queries.at, queries.inside, 0)
-    for j in range(tl.cdiv(draw.n_keys, s.tile)):
-        keys, _, _ = _enter(draw, inputs, j, s, True)
+    for j in range(tl.cdiv(n_keys, s.tile)):
+        keys, _, _ = _enter(draw, inputs, n_keys, j, s, True)
         found = _find_edges(draw, queries, keys, s)[0].to(tl.int32)
         if FILL:
             to = number[:, None] + tl.cumsum(found, 1) - 1
-            tl.store(out + to, to * 0 + keys.place[None, :], found > 0)
+            tl.store(out + to, queries.at[:, None] * draw.n_keys + keys.place[None, :], found > 0)
         number += tl.sum(found, 1)
     if not FILL:
         tl.store(degrees + queries.at, number, queries.inside)
 
 
 @triton.jit
-def _attend_kernel(draw, inputs, out, log_sum, degrees, s: tl.constexpr, HAS_SINK: tl.constexpr):
-    queries, query = _enter(draw, inputs, tl.program_id(0), s, False)
+def _attend_kernel(draw, inputs, sparse, out, log_sum, degrees, s: tl.constexpr, HAS_SINK: tl.constexpr):
+    n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
+    queries, query = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     real = log_sum.dtype.element_ty
     most, below = tl.full([s.tile], -float("inf"), real), tl.full([s.tile], 0.0, real)
     if HAS_SINK:
         most, below = below + tl.load(inputs.sink + queries.head).to(real), below + 1
     degree, found = tl.full([s.tile], 0.0, real), tl.full([s.tile, s.width_value], 0.0, real)
-    for j in range(tl.cdiv(draw.n_keys, s.tile)):
-        keys, key, value = _enter(draw, inputs, j, s, True)
+    for j in range(tl.cdiv(n_keys, s.tile)):
+        keys, key, value = _enter(draw, inputs, n_keys, j, s, True)
         is_edge, _ = _find_edges(draw, queries, keys, s)
         scores = tl.where(is_edge, product(query, tl.trans(key)) * inputs.scale, -float("inf"))
         largest = tl.maximum(most, tl.max(scores, 1))
@@ -143,22 +164,24 @@ def _attend_kernel(draw, inputs, out, log_sum, degrees, s: tl.constexpr, HAS_SIN
 
 @triton.jit
 def _backward_kernel(
-    draw, inputs, grad_out, grad_degrees, log_sum, deltas, to_rates, to_score, to_value, s: tl.constexpr,
+    draw, inputs, sparse, grad_out, grad_degrees, log_sum, deltas, to_rates, to_score, to_value, s: tl.constexpr,
     IS_SCORE: tl.constexpr, OF_KEYS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of queries and their rates, or of keys, values and memberships."""
+    n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
     if OF_KEYS:
-        keys, key, value = _enter(draw, inputs, tl.program_id(0), s, True)
+        keys, key, value = _enter(draw, inputs, n_keys, tl.program_id(0), s, True)
     else:
-        queries, query = _enter(draw, inputs, tl.program_id(0), s, False)
+        n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
+    queries, query = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     real = log_sum.dtype.element_ty
     of_rates, of_score = tl.full([s.tile, s.padded], 0.0, real), tl.full([s.tile, s.width], 0.0, real)
     of_value, per_edge = tl.full([s.tile, s.width_value], 0.0, real), tl.load(grad_degrees + tl.program_id(1))
-    for other in range(tl.cdiv(draw.n_queries if OF_KEYS else draw.n_keys, s.tile)):
+    for other in range(tl.cdiv(n_queries if OF_KEYS else n_keys, s.tile)):
         if OF_KEYS:
-            queries, query = _enter(draw, inputs, other, s, False)
+            queries, query = _enter(draw, inputs, n_queries, other, s, False)
         else:
-            keys, key, value = _enter(draw, inputs, other, s, True)
+            keys, key, value = _enter(draw, inputs, n_keys, other, s, True)
         grad = _load(grad_out, queries, s.d_value, s.width_value)
         delta = tl.load(deltas + queries.at, queries.is_real, 0.0)
         below = tl.load(log_sum + queries.at, queries.is_real, 0.0)
@@ -185,35 +208,49 @@ def _backward_kernel(
 def prepare_pairs(
     rates: Tensor, model: Any, tokens: tuple[Tensor, ...], sink: Tensor | None, is_poisson: bool, seed: Tensor,
     first_example: int, extra: float, reach: int,
-) -> tuple[Draw, Inputs, Sizes]:  # fmt: skip
-    """The inputs of the kernels from a model with dense memberships, its queries' rates, queries, keys and values."""
+) -> tuple[Draw, Inputs, Sparse, Sizes]:  # fmt: skip
+    """The inputs of the kernels from a model with dense memberships, its queries' rates, queries, keys and values.
+
+    Causal graphs are never drawn by edges, so that later tokens do not change how earlier ones are drawn.
+    """
     query_mask, key_mask, causal = model.masks
     masks, offset = (query_mask, key_mask), model.shape[3] - model.shape[2] if causal else 0
-    sides = strided(rates.detach()), seed, seed, strided(model.key_membership.detach())
+    rates, members = rates.detach(), model.key_membership.detach()
+    has_edges = not causal and model.shape[3] >= FEWEST_KEYS
+    sparse = prepare_edges(rates, members, extra, is_poisson) if has_edges else Sparse(seed, seed, seed)
+    sides = strided(rates), seed, seed, strided(members)
     real = (strided_mask(mask, seed) for mask in masks)
     numbers = seed, first_example, float(extra), reach, offset, *model.shape[2:], model.shape[1]
     rest = seed if sink is None else sink, tokens[0].shape[3] ** -0.5, 1.0, 1.0
     inputs: Any = *(strided(x.detach()) for x in tokens), *rest
     widths = (n for x in (rates, *tokens[1:]) for n in (x.shape[3], max(16, triton.next_power_of_2(x.shape[3]))))
-    sizes: Any = *widths, TILE, is_poisson, causal, *(mask is not None for mask in masks)
-    return Draw(*sides, *real, *numbers), Inputs(*inputs), Sizes(*sizes)
+    search = model.shape[3].bit_length(), has_edges
+    sizes: Any = *widths, TILE, *search, is_poisson, causal, *(mask is not None for mask in masks)
+    return Draw(*sides, *real, *numbers), Inputs(*inputs), sparse, Sizes(*sizes)
 
 
 def list_pairs(model: Any, *rest: Any) -> tuple[Tensor, Tensor]:
     """``row_ptr`` and ``keys`` of a model's edges; the rest are the last arguments of :func:`prepare_pairs`."""
     tokens = (model.key_membership,) * 3  # placeholders that are not read
-    draw, inputs, sizes = prepare_pairs(model.query_rates, model, tokens, None, *rest)
-    grid = _grid(draw.rates.start)
-    degrees = draw.seed.new_empty(grid[1] * draw.n_queries)
-    _list_kernel[grid](draw, inputs, degrees, degrees, degrees, sizes, False, **BUILD)
-    row_ptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
-    keys = row_ptr.new_empty(int(row_ptr[-1]))
-    _list_kernel[grid](draw, inputs, degrees, row_ptr, keys, sizes, True, **BUILD)
-    return row_ptr, keys
+    draw, inputs, sparse, sizes = prepare_pairs(model.query_rates, model, tokens, None, *rest)
+    tiles, rows = _grids(draw.rates.start)
+    degrees = draw.seed.new_empty(rows[0] * rows[1])
+    row_ptr = cells = degrees
+    for fill in (False, True):
+        given = degrees, row_ptr, cells, sizes, fill
+        _list_kernel[tiles](draw, inputs, sparse, *given, **BUILD)
+        if sizes.has_edges:
+            list_by_edges_kernel[rows](draw, sparse, *given, **BUILD)
+        if not fill:
+            row_ptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
+            cells = row_ptr.new_empty(int(row_ptr[-1]))
+    return row_ptr, cells.sort().values % draw.n_keys
 
 
-def _grid(tokens: Tensor) -> tuple[int, int]:
-    return triton.cdiv(tokens.shape[2], TILE), tokens.shape[0] * tokens.shape[1]
+def _grids(tokens: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
+    """A program for each tile of tokens, and one for each token."""
+    n_graphs = tokens.shape[0] * tokens.shape[1]
+    return (triton.cdiv(tokens.shape[2], TILE), n_graphs), (tokens.shape[2], n_graphs)
 
 
 class PairAttention(torch.autograd.Function):
@@ -225,29 +262,38 @@ class PairAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, members: Tensor,
-        draw: Draw, inputs: Inputs, sizes: Sizes, is_score: bool,
+        draw: Draw, inputs: Inputs, sparse: Sparse, sizes: Sizes, is_score: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Tensors are those in ``draw`` and ``inputs``, passed for their gradients; ``is_score`` is the gates' rule."""
         out = value.new_empty(*query.shape[:3], sizes.d_value)
         log_sum, degrees = rates.new_empty(2, *query.shape[:3])
-        _attend_kernel[_grid(query)](draw, inputs, out, log_sum, degrees, sizes, sink is not None, **BUILD)
+        tiles, rows = _grids(query)
+        given = draw, inputs, sparse, out, log_sum, degrees, sizes, sink is not None
+        _attend_kernel[tiles](*given, **BUILD)
+        if sizes.has_edges:
+            attend_by_edges_kernel[rows](*given, **BUILD)
         ctx.save_for_backward(query, key, value, sink, rates, members, out, log_sum)
-        ctx.rest = draw, inputs, sizes, is_score
+        ctx.rest = draw, inputs, sparse, sizes, is_score
         return out, degrees.sum(2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_degrees: Tensor) -> tuple[Tensor | None, ...]:
-        """Draws the same edges again, once for queries and once for keys."""
+        """Draws the same edges again, in tiles once for queries and once for keys."""
         query, key, value, sink, rates, members, out, log_sum = ctx.saved_tensors
-        draw, inputs, *rest = ctx.rest
-        to = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (query, key, value, rates, members)]
+        draw, inputs, sparse, sizes, is_score = ctx.rest
+        to_query, to_rates = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (query, rates))
+        sums = [torch.zeros(x.shape, dtype=log_sum.dtype, device=x.device) for x in (members, key, value)]
         delta = (grad.to(log_sum.dtype) * out).sum(3)
-        read = draw, inputs, strided(grad), grad_degrees.contiguous(), log_sum, delta
-        _backward_kernel[_grid(query)](*read, to[3], to[0], to[0], *rest, False, **BUILD)
-        _backward_kernel[_grid(key)](*read, to[4], to[1], to[2], *rest, True, **BUILD)
+        read = draw, inputs, sparse, strided(grad), grad_degrees.contiguous(), log_sum, delta
+        tiles, rows = _grids(query)
+        _backward_kernel[tiles](*read, to_rates, to_query, to_query, sizes, is_score, False, **BUILD)
+        _backward_kernel[_grids(key)[0]](*read, *sums, sizes, is_score, True, **BUILD)
+        if sizes.has_edges:
+            backward_by_edges_kernel[rows](*read, to_rates, to_query, *sums, sizes, is_score, **BUILD)
         to_sink = None if sink is None else -((sink[:, None] - log_sum).exp() * delta).sum((0, 2)).to(sink.dtype)
-        return *to[:3], to_sink, *to[3:], None, None, None, None
+        to_key, to_value = sums[1].to(key.dtype), sums[2].to(value.dtype)
+        return to_query, to_key, to_value, to_sink, to_rates, sums[0], None, None, None, None, None
 
 
 def attend_pairs(tokens: tuple[Tensor, ...], model: Any, settings: Any, *rest: Any) -> tuple[Tensor, Tensor]:

@@ -97,7 +97,8 @@ def test_edges_have_the_law(judge, monkeypatch, draw_below, is_poisson):
     rows, keys = (torch.eye(4).repeat_interleave(torch.tensor(n), 0) for n in (N_ROWS, N_KEYS))
     given = rows.expand(1, 1, -1, -1), torch.tensor([RATES]), keys.expand(1, 1, -1, -1)
     model, extra = BlockModel(*(x.to(DEVICE) for x in given), link="poisson" if is_poisson else "bilinear"), 0.003
-    edges = EdgeList(*list_pairs(model, is_poisson, torch.tensor(7, device=DEVICE), 3, extra, -1), model.shape)
+    drawn = list_pairs(model, is_poisson, torch.tensor(7, device=DEVICE), 3, extra, -1)
+    edges = EdgeList(*drawn, model.shape, check=True)  # each edge once
     counts, rate = rows.T @ edges.to_dense()[0, 0].float().cpu() @ keys, torch.tensor(RATES).double() + extra
     chance = -torch.expm1(-rate) if is_poisson else rate.clamp(max=1)
     judge(binomial_p_values(counts.round(), np.outer(N_ROWS, N_KEYS), chance))

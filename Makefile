@@ -73,7 +73,7 @@ lint: $(STAMP)
 
 # Files keep their order, so that those that hold one long test do not come last.
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt --doctest-modules -m "not site and not install and not lab" \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests sbmt theory --doctest-modules -m "not site and not install and not lab" \
 	    $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Kernels are separate processes, so neither shape checks nor warning filters reach them.

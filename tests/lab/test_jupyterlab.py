@@ -13,15 +13,13 @@ import sys
 import time
 import urllib.request
 from contextlib import suppress
-from pathlib import Path
 
-import nbformat
 import pytest
+
+from tests.course.reading import PATHS, ROOT, cells
 
 pytestmark = pytest.mark.lab
 
-ROOT = Path(__file__).parents[2]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 TOKEN = "course"  # the server listens on this machine alone, and for this test alone
 MINUTE = 60_000  # milliseconds
 SETTINGS = {
@@ -80,7 +78,7 @@ def lab(tmp_path_factory):
         server.wait(timeout=30)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem[:2])
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
 def test_a_learner_runs_all_cells(browser, lab, path):
     """Nothing fails, maths is set, and there are as many figures as in the file that is committed."""
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
@@ -94,8 +92,8 @@ def test_a_learner_runs_all_cells(browser, lab, path):
     for selector in ("[data-mime-type='application/vnd.jupyter.error']", "mjx-merror", "[data-mjx-error]"):
         assert page.locator(selector).all_inner_texts() == []
     page.wait_for_function("document.querySelectorAll('mjx-container').length > 0")
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    n_committed = sum("image/png" in output.get("data", {}) for cell in cells for output in cell.outputs)
+    outputs = [output for cell in cells(path) for output in cell.get("outputs", [])]
+    n_committed = sum("image/png" in output.get("data", {}) for output in outputs)
     assert page.locator(".jp-OutputArea-output img").count() == n_committed
     page.close()
     for session in ask(lab, "sessions"):

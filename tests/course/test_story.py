@@ -4,7 +4,6 @@ Learners work in their own copies without outputs.
 """
 
 import ast
-import importlib.util
 import re
 import runpy
 import sys
@@ -101,10 +100,8 @@ def test_exercises_have_a_stub_a_check_a_hint_and_a_solution(path):
 
 @every_notebook
 def test_executed_from_top_to_bottom_without_errors(path):
-    spec = importlib.util.spec_from_file_location("execute_notebooks", ROOT / "notebooks" / "execute.py")
-    execute = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(execute)
-    execute.check(path)  # raises if a count, an output or the size is wrong
+    execute = runpy.run_path(str(ROOT / "notebooks" / "execute.py"))
+    execute["check"](path)  # raises if a count, an output or the size is wrong
 
 
 @every_notebook

@@ -1,8 +1,8 @@
 """A visitor of the built site: a browser page with its error messages and requests."""
 
-import importlib.util
+import runpy
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -23,12 +23,9 @@ MATHS = r"""() => {
 IN_SIGHT = "nodes => nodes.map(node => node.checkVisibility())"
 
 
-def load_hook(name: str) -> ModuleType:
-    """A module of ``docs/hooks``."""
-    spec = importlib.util.spec_from_file_location(name, DOCS / "hooks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def load_hook(name: str) -> SimpleNamespace:
+    """The names of a module of ``docs/hooks``."""
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "hooks" / f"{name}.py")))
 
 
 class Visit:

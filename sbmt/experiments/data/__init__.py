@@ -1,1 +1,1 @@
-"""Data of the tasks, independent of models."""
+"""Data for every task, independent of any model."""

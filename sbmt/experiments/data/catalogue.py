@@ -1,4 +1,4 @@
-"""The tasks by name, and the source of the examples of each."""
+"""The source of examples for every task, by name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ FROM_FILES: dict[str, Callable[[Path], Source]] = {
     **{task: partial(glue_files, task) for task in GLUE},
 }
 GENERATED: dict[str, Callable[[], Source]] = {"listops": listops_source, "pathfinder": pathfinder_source}
-REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs that use other examples
+REDUCED: dict[str, Callable[[], Source]] = {  # only tasks whose reduced runs use different examples
     "listops": partial(listops_source, name="listops-reduced", **SMALL_TREES),
     "retrieval": topics_source,
     "pathfinder": partial(pathfinder_source, SMALL_IMAGES, n_images=20_000, name="pathfinder-reduced"),
@@ -35,11 +35,11 @@ REDUCED: dict[str, Callable[[], Source]] = {  # of the reduced runs that use oth
 
 
 def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
-    r"""The source of a task's examples, which are read from ``path`` or else ``$SBMT_DATA``, or are generated."""
+    r"""Returns the source of a task's examples: files in ``path``, else a generator, else files in ``$SBMT_DATA``."""
     choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
     if is_reduced and task in REDUCED:
         if path is not None:
-            raise SbmtError(f"the reduced {task} is generated, not read from files: omit --from or --reduced")
+            raise SbmtError(f"reduced {task} examples are generated, not read from files: omit --from or --reduced")
         return REDUCED[task]()
     if path is None and task in GENERATED:
         return GENERATED[task]()

@@ -1,4 +1,4 @@
-"""Text for language models: one stream of tokens per split, cut into blocks, with hidden tokens or the next ones."""
+"""Text for language models: one token stream per split, cut into blocks for masked or next-token prediction."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,19 +17,19 @@ from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.source import SPLITS, Bools, Examples, Ints, Source, Symbols, check_numbers
 from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 
-VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # tokens in RoBERTa's vocabulary, and for a few megabytes of text
-LINES_AT_ONCE = 100_000  # in memory
+VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # sizes of RoBERTa's vocabulary, and of one for a few megabytes of text
+LINES_AT_ONCE = 100_000  # number of lines held in memory at a time
 EVERY = 20  # one line in this many is held out for each split without a file
 FOLDER = "lm"
 NAME = re.compile(r"[^.].*\.txt(\.gz)?", re.DOTALL)
-GET = "put UTF-8 text there, in one or several files named *.txt or *.txt.gz"
+GET = "provide UTF-8 text in one or more files named *.txt or *.txt.gz"
 _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
 
-Lines = Iterator[tuple[Path, str]]  # with the file of each
+Lines = Iterator[tuple[Path, str]]  # each line with the file that contains it
 
 
 def _files(path: Path) -> dict[str, list[Path]]:
-    """The text files in a folder by the split that their names contain, or train if they contain none."""
+    """Groups the text files in a folder by the split named in the file name, or under train if none is named."""
     folders = [[path]] if path.is_file() else [d.iterdir() for d in (path, path / FOLDER) if d.is_dir()]
     texts = [sorted(f for f in files if NAME.fullmatch(f.name) and f.is_file()) for files in folders]
     found = next(filter(None, texts), [])
@@ -47,13 +47,13 @@ def _lines(files: list[Path]) -> Lines:
 
 
 def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
-    """The lines of each split. If dev or test has no file, it gets the last twentieth of the lines of train."""
+    """Returns a function that reads a split. Without a file, dev or test is a twentieth of train, from its end."""
     held_out = [split for split in ("dev", "test") if not files[split]]
     n_lines = sum(1 for _ in _lines(files["train"]))
     n_each = -(-n_lines // EVERY)
     n_train = n_lines - n_each * len(held_out)
     if n_train < 1:
-        expected = f"text of {1 + len(held_out)} lines or more for {' and '.join(['train', *held_out])}"
+        expected = f"at least {1 + len(held_out)} lines of text to divide into {', '.join(['train', *held_out])}"
         raise SbmtError(expected, n_lines, f"{GET}; a file with dev or test in its name becomes that split")
     stops = {"train": n_train} | {split: n_train + n_each * i for i, split in enumerate(held_out, start=1)}
 
@@ -68,18 +68,18 @@ def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
 def corpus_source(
     path: Path | str, *, tokenizer: Tokenizer | None = None, vocab_size: int = VOCABULARY, name: str = "corpus"
 ) -> Source:
-    """Text as token ids, one stream per split. Decoding a stream gives back the text of its files in order.
+    """Returns text as token ids, with one stream per split. Decoding a stream restores the text of its files in order.
 
-    File names determine splits. Without a tokeniser, one of ``vocab_size`` tokens is trained on the training text.
+    File names determine the splits. By default, a tokeniser with ``vocab_size`` tokens is trained on the training text.
     """
     files = _files(Path(path))
     sums = {file.name: sha256_of(file) for some in files.values() for file in some}
-    found: dict[str, tuple[str, str]] = {}  # split and name of a file, by its checksum
+    found: dict[str, tuple[str, str]] = {}  # maps a checksum to the split and name of its file
     for split, some in files.items():
         for file in some:
             if (before := found.setdefault(sums[file.name], (split, file.name)))[0] != split:
                 got = f"{before[1]} and {file.name} with the same text"
-                raise SbmtError("splits of different text", got, "use different data for training and testing")
+                raise SbmtError("different text in every split", got, "use different data for training and testing")
     lines = _divide(files)
     is_trained = tokenizer is None
     tokenizer = tokenizer or train_tokenizer((line for _, line in lines("train")), vocab_size)
@@ -96,31 +96,31 @@ def corpus_source(
     return Source(name, "mlm", "own", ("text",), size, 0, settings, parts, symbol_type=id_type, files=beside)
 
 
-SELECTED = 0.15  # share of the tokens that have to be predicted
-HIDDEN, REPLACED = 0.8, 0.1  # shares of these that become <mask>, and another token; the rest stay unchanged
-_STREAM = 0x6D61736B  # makes these draws independent of others with the same key
+SELECTED = 0.15  # share of tokens to predict
+HIDDEN, REPLACED = 0.8, 0.1  # shares of these that become <mask> or a random token; the remainder stay unchanged
+_STREAM = 0x6D61736B  # keeps these draws independent of any others with the same key
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A stream of tokens as blocks of one length: ``<s>``, ``length − 2`` tokens, ``</s>``; the last one is padded."""
+    """A token stream cut into blocks of ``<s>``, ``length − 2`` tokens and ``</s>``; the last block is padded."""
 
-    symbols: Symbols  # token ids (n_tokens,), possibly mapped from disk
-    length: int  # of a block, start and end included
+    symbols: Symbols  # token ids (n_tokens,), possibly memory-mapped
+    length: int  # number of tokens per block, including start and end
     start_id: int
     end_id: int
     padding_id: int
 
     def __post_init__(self) -> None:
         if self.length < 3:
-            raise SbmtError("length ≥ 3: start, end, and a token between them", self.length, "give a larger length")
+            raise SbmtError("length ≥ 3, for a start, an end and a token between", self.length, "give a larger length")
 
     def __len__(self) -> int:
         return -(-len(self.symbols) // (self.length - 2))
 
     def rows(self, examples: Ints) -> tuple[Ints, Bools]:
-        """The blocks with the given numbers: tokens ``(batch, length)``, and which of them are not padding."""
-        examples = check_numbers(examples, len(self), "numbers of blocks")
+        """Returns the tokens of the given blocks, ``(batch, length)``, and a mask of those that are not padding."""
+        examples = check_numbers(examples, len(self), "block numbers")
         n_inside = self.length - 2
         tokens = np.full((len(examples), self.length), self.padding_id, np.int64)
         is_real = np.zeros(tokens.shape, np.bool_)
@@ -133,20 +133,20 @@ class Blocks:
 
 
 def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
-    """The blocks of one split of a corpus."""
+    """Returns the blocks of one split of a corpus."""
     starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
     stops = starts + sizes
     if starts.shape[1:] != (1,) or not len(starts) or (starts[1:] != stops[:-1]).any():
         got = f"{split.lengths.shape[1]} documents per example, or gaps between examples"
-        raise SbmtError("one stream of text per split", got, "prepare a corpus: sbmt data prepare corpus")
+        raise SbmtError("one stream of text per split", got, "run sbmt data prepare corpus")
     symbols = split.symbols[int(starts[0, 0]) : int(stops[-1, 0])]
     return Blocks(symbols, length, tokenizer.start_id, tokenizer.end_id, tokenizer.padding_id)
 
 
 def select_and_mask(tokens: Ints, is_real: Bools, tokenizer: Tokenizer, rng: np.random.Generator) -> tuple[Ints, Bools]:
-    """Selects the tokens that have to be predicted, 15 % of the plain ones, and hides most of them.
+    """Selects 15 % of the ordinary tokens for prediction and hides most of them.
 
-    Paper: Devlin et al., BERT (NAACL 2019), section 3.1; here no replacement is a special token.
+    Paper: Devlin et al., BERT (NAACL 2019), section 3.1; here, special tokens are never used as replacements.
     """
     plain = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     selected = (rng.random(tokens.shape) < SELECTED) & is_real & ~np.isin(tokens, tokenizer.special_ids)
@@ -157,7 +157,7 @@ def select_and_mask(tokens: Ints, is_real: Bools, tokenizer: Tokenizer, rng: np.
 
 
 def make_masked_batch(blocks: Blocks, examples: Ints, part: slice, tokenizer: Tokenizer, key: tuple[int, int]) -> Batch:
-    """A part of a batch of blocks. The whole batch is masked at once; labels are the true ids of selected tokens."""
+    """Masks a batch of blocks and returns one part of it, with the true ids of the selected tokens as labels."""
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
     inputs, selected = select_and_mask(tokens, is_real, tokenizer, rng)
@@ -165,14 +165,14 @@ def make_masked_batch(blocks: Blocks, examples: Ints, part: slice, tokenizer: To
 
 
 def next_tokens(blocks: Blocks, examples: Ints, part: slice) -> Batch:
-    """A part of a batch of blocks whose labels are the next tokens, row by row."""
+    """Returns one part of a batch of blocks, with the next tokens as labels."""
     tokens, is_real = blocks.rows(examples)
     is_followed = np.pad(is_real[:, 1:], ((0, 0), (0, 1)))
     return _part_of(tokens, is_real, np.roll(tokens, -1, 1), is_followed, part)
 
 
 def _part_of(inputs: Ints, is_real: Bools, labels: Ints, selected: Bools, part: slice) -> Batch:
-    """Some rows of a batch, with the labels of their selected tokens and their share of all labels as weight."""
+    """Returns rows of a batch, with the labels of their selected tokens and a weight for their share of all labels."""
     here = selected[part]
     n_here, n_all = int(here.sum()), int(selected.sum())
     weight = n_here * len(selected) / (len(here) * n_all) if n_here else 0.0

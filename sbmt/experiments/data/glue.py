@@ -1,4 +1,4 @@
-"""Four tasks of GLUE on sentences and pairs of sentences: their tables, and how their text becomes tokens."""
+"""Reads the tables of four GLUE tasks on sentences and sentence pairs, and encodes their text as tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class GlueTask:
-    """The layout of a task's tables."""
+    """Layout of the tables of a GLUE task."""
 
-    folder: str  # its name in GLUE, and of the folder of its tables
-    texts: tuple[str, ...]  # the one or two columns with the texts
-    label: str  # the column of the label; where several have this name, the last one counts
-    written: tuple[str, ...]  # how the table writes label 0, 1, …; MNLI also has "-", where annotators did not agree
-    class_names: tuple[str, ...]  # the meaning of label 0, 1, …
-    held_out: tuple[tuple[str, str], ...] = (("test", "dev"),)  # other splits than train, and the stems of their tables
+    folder: str  # name of the task in GLUE, and of the folder that contains its tables
+    texts: tuple[str, ...]  # the one or two columns that contain text
+    label: str  # the label column; if several columns have this name, the last one is used
+    written: tuple[str, ...]  # labels 0, 1, … as written in the table; MNLI also has "-", if annotators disagreed
+    class_names: tuple[str, ...]  # meanings of labels 0, 1, …
+    held_out: tuple[tuple[str, str], ...] = (("test", "dev"),)  # splits other than train, and the stems of their tables
 
 
-_MNLI = ("contradiction", "neutral", "entailment")  # in the pipeline's order, on which the F1 of 1 and 2 depends
+_MNLI = ("contradiction", "neutral", "entailment")  # in the order of the paper's pipeline, which affects its F1
 _HELD_OUT = (("test", "dev_matched"), ("mismatched", "dev_mismatched"))
 _QNLI = ("entailment", "not_entailment")
 _QUESTIONS = ("question1", "question2")
@@ -37,31 +37,31 @@ GLUE = {
     "qnli": GlueTask("QNLI", ("question", "sentence"), "label", _QNLI, _QNLI),
 }
 
-DEV_SEED = 0  # decides which training rows are held out, and the order of the others
-CHUNK = 4096  # examples whose text is encoded at a time
-SAMPLE = {"train": "train_subset", "test": "dev_subset"}  # the stand-in's tables
-HIDDEN = "GLUE hides the labels of its test table: test is the official dev table, dev is held out of train."
-STAND_IN = "Training rows are a sample, so results do not compare with published ones: dev is some of them, test is {}."
+DEV_SEED = 0  # seed that selects the held-out training rows and shuffles the others
+CHUNK = 4096  # number of examples encoded at a time
+SAMPLE = {"train": "train_subset", "test": "dev_subset"}  # stems of the sampled tables
+HIDDEN = "GLUE does not publish its test labels: test is the official dev table, and dev is held out of train."
+STAND_IN = "Training rows are a sample, so results are not comparable with published ones; dev is part of it, test {}."
 
 
 @dataclass(frozen=True, eq=False)
 class GlueRows:
-    """The rows of a table."""
+    """The rows of a GLUE table."""
 
-    texts: tuple[tuple[str, ...], ...]  # one or two per row, as they are written, including blanks at their ends
+    texts: tuple[tuple[str, ...], ...]  # one or two texts per row, unchanged, including any surrounding blanks
     labels: NDArray[np.int64] | None  # (n_rows,); None for a table without labels
-    index: tuple[str, ...]  # the place of each row in the table, from 0, as GLUE's own tables number them
-    n_skipped: int  # rows left out because they are too short or annotators did not agree on a label
-    n_empty: int  # texts that consist of blanks only
+    index: tuple[str, ...]  # number of each row in the table, counted from 0, as in GLUE's own tables
+    n_skipped: int  # rows left out because they have too few columns or no agreed label
+    n_empty: int  # texts that contain only blanks
 
     def __len__(self) -> int:
         return len(self.texts)
 
 
 def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
-    """Reads a table of GLUE, packed with gzip or plain; ``is_labelled`` is False for GLUE's test tables.
+    """Reads a GLUE table, plain or compressed with gzip; GLUE's test tables require ``is_labelled=False``.
 
-    Rows with fewer columns than the first line, and those of MNLI with the label ``-``, are skipped and counted.
+    Rows with fewer columns than the header, and MNLI rows labelled ``-``, are skipped and counted.
 
     Source: Wang et al., GLUE (ICLR 2019).
     """
@@ -70,7 +70,7 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     header = _columns(next(lines, ("", ""))[1])
     wanted = (*layout.texts, layout.label) if is_labelled else layout.texts
     if not set(wanted) <= set(header):
-        do = f"give a table of {layout.folder}; GLUE's test tables have no labels: sbmt predict answers them"
+        do = f"give a labelled table of {layout.folder}; for GLUE's test tables, use sbmt predict"
         raise SbmtError(f"the columns {', '.join(wanted)} in line 1 of {path}", repr(", ".join(header)[:200]), do)
     at = [header.index(name) for name in layout.texts]
     label_at = len(header) - 1 - header[::-1].index(layout.label) if is_labelled else -1
@@ -79,7 +79,7 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
     for n_read, (where, line) in enumerate(lines, start=1):
         columns = _columns(line)
         if len(columns) > len(header) or (len(columns) < len(header) and not line.endswith("\n")):
-            expected = f"{len(header)} columns in {where}, as in its line 1, and a line feed"
+            expected = f"{len(header)} columns, as in line 1, and a line feed in {where}"
             raise SbmtError(expected, f"{len(columns)} columns", do)
         if len(columns) < len(header) or (is_labelled and task == "mnli" and columns[label_at] == "-"):
             continue
@@ -90,7 +90,7 @@ def read_glue(path: Path, task: str, *, is_labelled: bool = True) -> GlueRows:
             label = layout.written.index(columns[label_at])
         rows.append((tuple(columns[i] for i in at), label, str(n_read - 1)))
     if not rows:
-        got = f"none, and {n_read} that are too short or undecided"
+        got = f"only {n_read} rows with too few columns or no agreed label"
         raise SbmtError(f"rows of {layout.folder} in {path}", got, "get the file again")
     texts, labels, index = zip(*rows, strict=True)
     n_empty = sum(not text.strip() for row in texts for text in row)
@@ -102,14 +102,14 @@ def _columns(line: str) -> list[str]:
 
 
 def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
-    """The table of each split, the origin of all, and a note on the splits."""
+    """Returns the table of each split, the origin of the tables and a note on the splits."""
     official = {"train": "train", **dict(task.held_out)}
     names = [stem + end for stem in [*official.values(), *SAMPLE.values()] for end in (".tsv", ".tsv.gz")]
     found = find_files(path, names, [task.folder, f"glue/{task.folder}", f"GLUE/{task.folder}"])
     choices: list[tuple[dict[str, str], Origin, str]] = [
         (official, "official", HIDDEN),
-        (official | {"train": SAMPLE["train"]}, "stand-in", STAND_IN.format("the official dev table")),
-        (SAMPLE, "stand-in", STAND_IN.format("a sample of training rows, apart from the others")),
+        (official | {"train": SAMPLE["train"]}, "stand-in", STAND_IN.format("is the official dev table")),
+        (SAMPLE, "stand-in", STAND_IN.format("is a separate sample of training rows")),
     ]
     for stems, origin, note in choices:
         tables = {split: found.get(f"{stem}.tsv") or found.get(f"{stem}.tsv.gz") for split, stem in stems.items()}
@@ -120,7 +120,7 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Shuffles the training rows, of which the first become dev; the other tables keep their order."""
+    """Shuffles the training rows and takes dev from their start; all other tables keep their order."""
     tables = {split: np.flatnonzero(pool.splits == split) for split in dict.fromkeys(pool.splits.tolist())}
     train = tables["train"][shuffled(len(tables["train"]), DEV_SEED)]
     n_dev = max(1, min(len(tables["test"]), len(train) // 10))
@@ -128,10 +128,10 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def glue_files(task: str, path: Path | str) -> Source:
-    """A task of GLUE as UTF-8 bytes, which :func:`encode_split` turns into tokens.
+    """Returns the examples of a GLUE task as UTF-8 bytes, which :func:`encode_split` turns into tokens.
 
-    Only GLUE's server has the labels of its test tables: here ``test`` is the official dev table, and ``dev`` is drawn
-    from the training rows. Samples of the tables, named ``*_subset.tsv``, stand in for those that are missing.
+    GLUE does not publish the labels of its test tables. Therefore, ``test`` is the official dev table, and ``dev`` is
+    drawn from the training rows. Sampled tables named ``*_subset.tsv`` replace missing ones.
     """
     layout = choose("task", task, GLUE)
     files, origin, note = _find(layout, Path(path))
@@ -141,7 +141,7 @@ def glue_files(task: str, path: Path | str) -> Source:
         for split, table in tables.items()
     }
     skipped = {name: of["skipped"] for name, of in counts.items() if of["skipped"]}
-    notes = [f"{n:,} rows of {name} were skipped: too short, or without an agreed label" for name, n in skipped.items()]
+    notes = [f"{n:,} skipped rows of {name} have too few columns or no agreed label" for name, n in skipped.items()]
 
     def parts() -> Iterator[tuple[str, Examples]]:
         for split, rows in tables.items():
@@ -160,7 +160,7 @@ def glue_files(task: str, path: Path | str) -> Source:
 
 
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
-    """Packs each example into one document of at most ``length`` token ids; also returns how many were cut."""
+    """Packs each example into at most ``length`` token ids, and counts the examples that had to be cut."""
     rows = [np.empty(0, tokenizer.id_type)]
     n_cut = 0
     for start in range(0, len(split), CHUNK):

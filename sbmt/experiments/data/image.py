@@ -1,4 +1,4 @@
-"""Images as sequences of grey levels: which of ten classes do they show? Reads CIFAR-10 from its binary archive."""
+"""Reads CIFAR-10 from its binary archive, as sequences of grey levels to be classified into ten classes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -14,23 +14,23 @@ from sbmt.experiments.data.source import Arrangement, Examples, Parts, Pool, Sou
 ARCHIVE = "cifar-10-binary.tar.gz"
 BATCHES = {f"data_batch_{i}.bin": "train" for i in range(1, 6)} | {"test_batch.bin": "test"}
 LOSSY = {"cifar10_grey_train.bin.gz": "train", "cifar10_grey_test.bin.gz": "test"}
-GET = f"download https://www.cs.toronto.edu/~kriz/{ARCHIVE}, the binary version (the Python version holds pickles)"
+GET = f"download https://www.cs.toronto.edu/~kriz/{ARCHIVE}, the binary version (the Python version contains pickles)"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 N_PIXELS = 1024
-STAND_IN = "A fifth of the images, made grey after JPEG of quality 75: results do not compare with published ones."
+STAND_IN = "A fifth of the images, in grey after JPEG compression at quality 75; not comparable with published results."
 
 
 def grey_levels(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Grey levels of colours, ⌊0.2989 R + 0.5870 G + 0.1140 B⌋, computed in integers.
+    """Converts colours to grey levels, ⌊0.2989 R + 0.5870 G + 0.1140 B⌋, in integer arithmetic.
 
-    Long Range Arena uses TensorFlow's ``rgb_to_grayscale``, which makes a quarter of the colours one level brighter.
+    Long Range Arena uses TensorFlow's ``rgb_to_grayscale``, which renders a quarter of the colours one level brighter.
     """
     weights = np.array([2989, 5870, 1140], dtype=np.uint32)
     return ((rgb * weights[:, None]).sum(axis=-2, dtype=np.uint32) // 10_000).astype(np.uint8)  # (…, pixels)
 
 
 def _examples(content: bytes, name: str, is_grey: bool) -> Examples:
-    """The records of a file: a byte for the label, then colours, or grey levels."""
+    """Parses the records of a file, each a label byte followed by colours or grey levels."""
     size = 1 + N_PIXELS * (1 if is_grey else 3)
     if not content or len(content) % size:
         raise SbmtError(f"{name} to contain records of {size} bytes", f"{len(content)} bytes", f"{GET} again")
@@ -60,14 +60,14 @@ def _from_levels(files: dict[str, Path]) -> Iterator[tuple[str, Examples]]:
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """The last tenth of the training images is the dev split."""
+    """Holds out the last tenth of the training images as the dev split."""
     train = np.flatnonzero(pool.splits == "train")
     n_train = len(train) * 9 // 10
     return {"train": train[:n_train], "dev": train[n_train:], "test": np.flatnonzero(pool.splits == "test")}
 
 
 def image_files(path: Path | str) -> Source:
-    """CIFAR-10 images as 1024 grey levels, row by row, which are token ids. The last tenth of train is the dev split.
+    """Returns CIFAR-10 images as 1024 grey levels, which serve as token ids. The last tenth of train is the dev split.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """

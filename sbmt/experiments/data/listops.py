@@ -1,7 +1,7 @@
-"""ListOps: what is the value of a nested expression? That of ``[MAX 2 9 [MIN 4 7 ] 0 ]``, for instance, is 9.
+"""ListOps: find the value of a nested expression. For example, ``[MAX 2 9 [MIN 4 7 ] 0 ]`` has the value 9.
 
-Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018), drawn by the rules of Long
-Range Arena, Tay et al. (2020); the ids of tokens, :data:`TOKENS`, are fixed.
+Source: Nangia and Bowman, "ListOps: a diagnostic dataset for latent tree learning" (2018). Expressions are drawn by
+the rules of Long Range Arena, Tay et al. (2020), and :data:`TOKENS` fixes the token ids.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from sbmt.experiments.data.source import SPLITS, Arrangement, Examples, Pool, So
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 DIGITS = tuple("0123456789")
-TOKENS = (*OPERATORS, "X", *DIGITS)  # of id 1, 2, …
+TOKENS = (*OPERATORS, "X", *DIGITS)  # with ids 1, 2, …
 CLOSE, FIRST_DIGIT = 5, 6
-VOCAB_SIZE = 17  # one more than is used, so that the embedding is as large as the original one
-SHARD_SIZE = 1000  # examples drawn from one stream, before repeated ones are dropped
+VOCAB_SIZE = 17  # one more than needed, to match the size of the original embedding
+SHARD_SIZE = 1000  # number of examples drawn from one random stream, before duplicates are dropped
 _TREES_PER_ROUND = 4096
-_MOST_ROUNDS = 256  # enough where one tree in a thousand is kept; Long Range Arena's law keeps one in twelve
+_MOST_ROUNDS = 256  # enough if one tree in a thousand is kept; Long Range Arena's rules keep one in twelve
 
 
 def decode_expression(symbols: Iterable[int]) -> str:
-    """The text of an expression."""
+    """Returns the text of an expression."""
     return " ".join("]" if i == CLOSE else TOKENS[i - 1] for i in symbols)
 
 
@@ -33,9 +33,9 @@ _OPERATIONS: tuple[Callable[[list[int]], int], ...] = (min, max, lambda v: int(m
 
 
 def evaluate_expression(symbols: bytes) -> int:
-    """The value of an expression, a digit: least, largest, median (rounded down), or last digit of the sum."""
+    """Evaluates an expression to a digit. Medians are rounded down, and ``SM`` is the last digit of the sum."""
     operators: list[int] = []
-    values: list[list[int]] = [[]]  # those outside of all operators, then those of each open operator so far
+    values: list[list[int]] = [[]]  # values outside all operators, then the values of each open operator
     try:
         for symbol in symbols:
             if FIRST_DIGIT <= symbol <= len(TOKENS):
@@ -57,36 +57,36 @@ def evaluate_expression(symbols: bytes) -> int:
 
 @dataclass(frozen=True)
 class TreeLaw:
-    """Rules for drawing expressions uniformly and keeping some; the defaults are those of Long Range Arena's data."""
+    """Rules for drawing and filtering random expressions; the defaults are those of Long Range Arena."""
 
-    max_depth: int = 10  # largest number of levels of a tree
-    max_args: int = 10  # largest number of children of an operator
+    max_depth: int = 10  # maximum number of levels in a tree
+    max_args: int = 10  # maximum number of children per operator
     digit_share: float = 0.75  # probability of a digit where an operator is allowed
-    min_length: int = 500  # trees that are kept are longer than this
-    max_length: int = 2000  # and shorter than this
+    min_length: int = 500  # exclusive lower bound on the length of kept trees
+    max_length: int = 2000  # exclusive upper bound on the length of kept trees
 
     def __post_init__(self) -> None:
         check_sizes(max_depth=self.max_depth)
         if self.max_args < 2:
-            raise SbmtError("max_args ≥ 2", self.max_args, "allow an operator at least two values")
+            raise SbmtError("max_args ≥ 2", self.max_args, "allow at least two values per operator")
         if not 0 <= self.digit_share <= 1:
             raise SbmtError("digit_share in [0, 1]", self.digit_share, "give a probability")
         if not 0 <= self.min_length < self.max_length - 1:
             got = f"{self.min_length} and {self.max_length}"
-            raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "leave a length in between")
+            raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "leave at least one length between")
 
 
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
-    """Draws trees level by level and returns those that are kept; trees that cannot be short enough are abandoned."""
+    """Draws trees level by level and returns those of a valid length; trees bound to be too long are abandoned."""
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
-    levels: list[tuple[list[int], list[int]]] = []  # of each depth: symbols of all nodes, and places of their children
-    lengths = np.zeros(n_trees, dtype=np.int64)  # of an abandoned tree: max_length
-    tree = np.arange(n_trees)  # the tree of each node at a depth; children of one parent are neighbours
+    levels: list[tuple[list[int], list[int]]] = []  # for each depth: node symbols and positions of children
+    lengths = np.zeros(n_trees, dtype=np.int64)  # max_length for abandoned trees
+    tree = np.arange(n_trees)  # tree of each node at the current depth; siblings are adjacent
     for depth in range(1, law.max_depth + 1):
         kind, choice = generator.random((2, len(tree)))
         is_operator = (kind >= law.digit_share) & (depth < law.max_depth)
-        # One number determines both the operator and its number of children: all combinations are equally likely.
+        # One draw determines the operator and its number of children, so that all combinations are equally likely.
         n_more, operator = np.divmod((choice * (law.max_args - 1) * len(OPERATORS)).astype(np.int64), len(OPERATORS))
         digit = FIRST_DIGIT + (choice * 10).astype(np.int64)
         n_children = np.where(is_operator, 2 + n_more, 0)
@@ -100,7 +100,7 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
             break
 
     def written(depth: int, node: int) -> bytes:
-        """A node: a digit; or an operator, its children from left to right, and the closing token."""
+        """Writes a node as a digit, or as an operator, its children from left to right and the closing token."""
         symbols, places = levels[depth]
         symbol, children = bytes([symbols[node]]), range(places[node], places[node + 1])
         return symbol + b"".join(written(depth + 1, child) for child in children) + bytes([CLOSE] * bool(children))
@@ -112,13 +112,13 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
 def listops_source(
     *, n_train: int = 96_000, n_dev: int = 2_000, n_test: int = 2_000, seed: int = 0, name: str = "listops", **law: int
 ) -> Source:
-    """Distinct examples by Long Range Arena's rules; further arguments are those of :class:`TreeLaw`."""
+    """Returns distinct examples by Long Range Arena's rules; further arguments are those of :class:`TreeLaw`."""
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
     trees = TreeLaw(**law)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
     n = sum(sizes.values())
-    n_parts = -(-n * 102 // (100 * SHARD_SIZE))  # two in a hundred may be repetitions
+    n_parts = -(-n * 102 // (100 * SHARD_SIZE))  # allows for two duplicates in a hundred
     settings = {"sizes": sizes, "law": asdict(trees), "seed": seed, "shard_size": SHARD_SIZE}
     settings |= {"draws": "PCG64(SeedSequence([seed, shard]))", "tokens": list(TOKENS)}
 
@@ -126,17 +126,17 @@ def listops_source(
         return (("", _generate(np.random.SeedSequence([seed, part]), trees)) for part in range(n_parts))
 
     def arrange(pool: Pool) -> Arrangement:
-        """Train, dev and test from the first occurrence of each expression, in the order of the pool."""
+        """Divides the first occurrences of expressions into train, dev and test, in the order of the pool."""
         first = np.sort(np.unique(pool.extras["digest"], return_index=True)[1]).astype(np.int64)
         if len(first) < n:
-            raise SbmtError(f"{n} different expressions", len(first), "ask for fewer, or allow longer ones")
+            raise SbmtError(f"{n} different expressions", len(first), "request fewer, or allow longer ones")
         return dict(zip(SPLITS, np.split(first[:n], [n_train, n_train + n_dev]), strict=True))
 
     return Source(name, "listops", "generated", DIGITS, VOCAB_SIZE, 0, settings, parts, arrange)
 
 
 def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
-    """The first :data:`SHARD_SIZE` trees of a stream that are kept, each expression once."""
+    """Generates the first :data:`SHARD_SIZE` trees of valid length in a stream, and drops duplicates."""
     generator = np.random.Generator(np.random.PCG64(seed))
     kept: list[bytes] = []
     for _ in range(_MOST_ROUNDS):
@@ -144,8 +144,8 @@ def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
         if len(kept) >= SHARD_SIZE:
             break
     else:
-        expected = f"a distribution that keeps {SHARD_SIZE} of {_MOST_ROUNDS * _TREES_PER_ROUND} trees"
-        raise SbmtError(expected, f"{len(kept)} with {law}", "allow more lengths")
+        expected = f"rules that keep {SHARD_SIZE} of {_MOST_ROUNDS * _TREES_PER_ROUND} trees"
+        raise SbmtError(expected, f"{len(kept)} with {law}", "widen the range of lengths")
     expressions = list(dict.fromkeys(kept[:SHARD_SIZE]))
     digests = b"".join(hashlib.blake2b(x, digest_size=8).digest() for x in expressions)
     labels = [evaluate_expression(x) for x in expressions]

@@ -1,4 +1,4 @@
-"""Data files: the folders where they are kept, and how they are found and read."""
+"""Locates and reads data files."""
 
 import gzip
 import hashlib
@@ -15,22 +15,22 @@ from platformdirs import user_cache_path
 from sbmt.errors import SbmtError
 from sbmt.experiments.files import MOST_BYTES, check_regular, tell_os_errors
 
-DOWNLOAD_AGAIN = "the file is damaged, or not the expected one: download it again"
-MOST_IN_LINE = 1 << 28  # bytes of a table
+DOWNLOAD_AGAIN = "check that it is the expected file, and download it again"
+MOST_IN_LINE = 1 << 28  # maximum number of bytes in a line
 
 
 def data_folder() -> Path:
-    """The folder in which a task's original files are looked for: ``$SBMT_DATA``, else ``data`` in the user's cache."""
+    """Returns the folder of the original data files: ``$SBMT_DATA``, or else ``data`` in the user's cache."""
     return Path(os.environ.get("SBMT_DATA") or user_cache_path("sbmt") / "data")
 
 
 def prepared_folder() -> Path:
-    """The folder in which prepared examples are kept: ``$SBMT_CACHE``, else ``prepared`` in the user's cache."""
+    """Returns the folder of the prepared examples: ``$SBMT_CACHE``, or else ``prepared`` in the user's cache."""
     return Path(os.environ.get("SBMT_CACHE") or user_cache_path("sbmt") / "prepared")
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Finds files by name in a folder, next to one of them, or in the first of the sub-folders that contains any."""
+    """Finds files by name in a folder, beside a given file, or in the first sub-folder that contains any of them."""
     if path.is_file():
         if path.name not in names:
             return {}
@@ -42,15 +42,15 @@ def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) 
 
 
 def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) -> SbmtError:
-    """The error to raise if ``path`` contains only the files ``found``; ``get`` says what to download and unpack."""
+    """Returns the error for a ``path`` with only the files ``found``; ``get`` says what to download and unpack."""
     got = f"only {', '.join(sorted(found))}" if found else "none of them" if path.exists() else "no such file or folder"
-    do = f"{get}; put it in $SBMT_DATA, or give its location with --from PATH"
+    do = f"{get}; put the files in $SBMT_DATA, or give their location with --from PATH"
     return SbmtError(f"{', '.join(names)} in {path}", got, do)
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a regular file for reading bytes, unpacked if its name ends in ``.gz``; damage raises one SbmtError."""
+    """Opens a regular file for reading bytes, decompressing ``.gz`` files; a damaged file raises SbmtError."""
     check_regular(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -62,50 +62,50 @@ def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file as it is, packed or not."""
+    """Returns the SHA-256 of a file as stored, without decompressing it."""
     check_regular(path)
     with tell_os_errors(f"read {path}", "check its permissions"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, packed or plain, with the line feeds that end them; a byte-order mark is dropped."""
+    """Yields the lines of a plain or gzip file, including line feeds but not a byte-order mark."""
     with open_binary(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(MOST_IN_LINE + 1), b""), start=1):
             if len(line) > MOST_IN_LINE:
                 expected = f"at most {MOST_IN_LINE:,} bytes in {path}, line {number}"
-                raise SbmtError(expected, "more", "give text that is divided into lines")
+                raise SbmtError(expected, "more", "divide the text into lines")
             if line := line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line:
                 yield line
 
 
 def read_text(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines of :func:`read_lines` as UTF-8 text, each after a description of its place."""
+    """Yields the lines of :func:`read_lines` as UTF-8 text, each preceded by its file and line number."""
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}, line {number}"
         try:
             yield where, line.decode()
         except UnicodeDecodeError as error:
-            do = "convert the file, correct that line, or get the file again"
+            do = "convert the file to UTF-8, correct the line, or get the file again"
             raise SbmtError(f"UTF-8 text in {where}", repr(line[error.start :][:10]), do) from error
 
 
 def read_unpacked(path: Path) -> bytes:
-    """The content of a file, unpacked, of at most :data:`MOST_BYTES` bytes."""
+    """Reads and decompresses a file of at most :data:`MOST_BYTES` bytes."""
     with open_binary(path) as file:
         if len(content := file.read(MOST_BYTES + 1)) > MOST_BYTES:
-            raise SbmtError(f"at most {MOST_BYTES:,} bytes in {path}, unpacked", "more", DOWNLOAD_AGAIN)
+            raise SbmtError(f"at most {MOST_BYTES:,} bytes in {path} when decompressed", "more", DOWNLOAD_AGAIN)
     return content
 
 
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the wanted files of an archive, packed or not; nothing is extracted to disk."""
+    """Yields the names and contents of the wanted files in a plain or gzip archive, without extracting to disk."""
     content = read_unpacked(path)
     seen = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for member in archive:
-                if member.size < 0:  # tarfile would move backwards and never finish
+                if member.size < 0:  # tarfile would seek backwards and never finish
                     raise tarfile.ReadError(f"a size of {member.size} bytes")
                 if not is_wanted(member.name):
                     continue
@@ -113,12 +113,12 @@ def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[st
                 is_plain = member.isreg() and not member.issparse() and name not in seen
                 file = archive.extractfile(member) if is_plain else None
                 if file is None:
-                    raise SbmtError(f"{name} in {path} to be one file", "two, a link or a sparse one", DOWNLOAD_AGAIN)
+                    raise SbmtError(f"one plain file {name} in {path}", "two, a link, or a sparse file", DOWNLOAD_AGAIN)
                 seen.add(name)
                 yield member.name, file.read()
-            # tarfile stops at any block that is not a header; the format requires the rest to be zeros
+            # tarfile stops at any block that is not a header; the format requires all later blocks to be zero
             if archive.offset >= len(content) or content[archive.offset :].strip(b"\0"):
-                raise EOFError(f"it breaks off after {archive.offset} bytes")
+                raise EOFError(f"it ends after {archive.offset} bytes")
     except SbmtError:
         raise
     except (tarfile.TarError, EOFError, OverflowError, ValueError, RecursionError) as error:

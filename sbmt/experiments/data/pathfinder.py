@@ -1,7 +1,7 @@
-"""Pathfinder: do two discs lie on the same dashed curve? All arithmetic is in whole units, the same on every machine.
+"""Pathfinder: do two discs lie on the same dashed curve? Integer arithmetic makes images equal on all machines.
 
 Source: Linsley et al., Learning long-range spatial dependencies with horizontal gated recurrent units (2018), with the
-settings of Long Range Arena. Here discs are surrounded by open space, so that it is clear which end each one marks.
+settings of Long Range Arena. Here, open space around each disc makes clear which end it marks.
 """
 
 import math
@@ -15,67 +15,67 @@ from numpy.typing import NDArray
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.source import Examples, Ints, Source, tenths
 
-# In pixels, as Long Range Arena documents them for its 32 × 32 images.
-PADDING = 1.0  # kept free of paddles along the edges
-MARGIN = 1.0  # gap between the paddles of a snake, and smallest gap between snakes
-LENGTH, THICKNESS = 2.0, 0.5  # of a paddle
-RADIUS = 1.5  # of the two discs
-ANTIALIAS = 2  # samples per pixel, each way
-WHITE, CONTRAST = 255, 0.75  # level of the discs, and of paddles as a share of it
+# Sizes are in pixels, as Long Range Arena documents them for its 32 × 32 images.
+PADDING = 1.0  # width of the border that paddles may not enter
+MARGIN = 1.0  # gap between paddles within a snake, and minimum gap between snakes
+LENGTH, THICKNESS = 2.0, 0.5  # size of a paddle
+RADIUS = 1.5  # radius of the two discs
+ANTIALIAS = 2  # samples per pixel in each dimension
+WHITE, CONTRAST = 255, 0.75  # grey level of the discs, and that of the paddles as a fraction of it
 
-UNITS, CELLS = 256, 4  # units per pixel, and cells per pixel, each way, of the map of occupied places
-N_DIRECTIONS = 64  # number of directions in which paddles point; direction i has the angle 2π i / 64
-ONE = 4096  # length of a direction's vector, and the largest weight of a turn
-TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1)  # a sharper turn would lead back
+UNITS, CELLS = 256, 4  # units per pixel, and cells of the occupancy map per pixel, in each dimension
+N_DIRECTIONS = 64  # number of directions in which paddles may point; direction i has the angle 2π i / 64
+ONE = 4096  # length of direction vectors, and maximum weight of a turn
+TURNS = np.arange(-N_DIRECTIONS // 4, N_DIRECTIONS // 4 + 1)  # a sharper turn would reverse the snake
 TURN_WEIGHTS = np.array([round(ONE * math.cos(2 * math.pi * t / N_DIRECTIONS) ** 2) for t in TURNS.tolist()])
-# The middle lines of paddles of different snakes are at least margin + thickness apart, and √2/4 pixels more because of
-# the rounding to cells. Half a margin around a disc stays free.
+# The centre lines of paddles in different snakes are at least margin + thickness apart, plus √2/4 pixels to allow for
+# rounding to cells. Half a margin around each disc stays free.
 CLEARANCE = MARGIN + THICKNESS + math.sqrt(2) / CELLS
 CIRCLE = RADIUS - (THICKNESS + MARGIN) / 2
-FRAME = math.ceil((MARGIN + LENGTH + 2 * (CIRCLE + CLEARANCE) + 1) * CELLS)  # cells around the map of an image
+FRAME = math.ceil((MARGIN + LENGTH + 2 * (CIRCLE + CLEARANCE) + 1) * CELLS)  # width of the map's border in cells
 
-AT_ONCE = 256  # attempts at once
-MOST_FAILURES = 4096  # failed attempts in a row after which settings count as impossible
+AT_ONCE = 256  # number of attempts made together
+MOST_FAILURES = 4096  # consecutive failures after which the settings count as impossible
 TRIES = 8  # attempts at each short snake before an image is abandoned
-PLACES = 8  # places where a short snake may begin, per attempt; the first free one is taken
-SHARD_SIZE = 1000  # images drawn from one stream
+PLACES = 8  # candidate positions for the start of a short snake, per attempt; the first free one is used
+SHARD_SIZE = 1000  # number of images drawn from one random stream
 
 
 @dataclass(frozen=True)
 class PathfinderSettings:
     """Settings for making Pathfinder images; the defaults are those of Long Range Arena's hardest 32 × 32 images."""
 
-    size: int = 32  # of an image, each way, in pixels
-    contour_length: int = 14  # paddles of each of the two long snakes
-    distractor_length: int = 4  # paddles of each short snake
-    n_distractors: int = 5  # short snakes
-    seed_distance: float = 7.0  # between the places where the two long snakes begin, in pixels
+    size: int = 32  # width and height of an image in pixels
+    contour_length: int = 14  # paddles in each of the two long snakes
+    distractor_length: int = 4  # paddles in each short snake
+    n_distractors: int = 5  # number of short snakes
+    seed_distance: float = 7.0  # distance in pixels between the starting points of the two long snakes
 
     def __post_init__(self) -> None:
         check_sizes(size=self.size, distractor_length=self.distractor_length, n_distractors=self.n_distractors + 1)
         if self.contour_length < 2:
-            raise SbmtError("contour_length ≥ 2", self.contour_length, "a curve needs two ends")
+            raise SbmtError("contour_length ≥ 2", self.contour_length, "give each curve two paddles or more")
         if not 2 * RADIUS + MARGIN <= self.seed_distance < math.inf:
-            raise SbmtError(f"seed_distance ≥ {2 * RADIUS + MARGIN}", self.seed_distance, "keep the discs apart")
+            raise SbmtError(f"seed_distance ≥ {2 * RADIUS + MARGIN}", self.seed_distance, "move the discs apart")
 
 
 def vectors(length: float) -> Ints:
-    """Vectors of one length in all directions, ``(directions, 2)``, rounded so that they are the same everywhere."""
+    """Returns vectors of one length in all directions, ``(directions, 2)``, rounded to agree on all machines."""
     angles = [2 * math.pi * i / N_DIRECTIONS for i in range(N_DIRECTIONS)]
     return np.array([[round(length * math.cos(a)), round(length * math.sin(a))] for a in angles], dtype=np.int64)
 
 
-TIP = vectors(UNITS * LENGTH / 2)  # by direction, from the middle of a paddle to its end
-HALF = vectors(UNITS * (MARGIN + LENGTH) / 2)  # from a pivot to the middle of the next paddle, or from there to a pivot
-# From a pivot to places along the next paddle, at most half a pixel apart; then also to places around its beginning or
-# its end, where a disc may come.
+TIP = vectors(UNITS * LENGTH / 2)  # vectors by direction from the middle of a paddle to its end
+HALF = vectors(UNITS * (MARGIN + LENGTH) / 2)  # from a pivot to the middle of a paddle, or from there to a pivot
+# PROBES lead from a pivot to points along the next paddle, at most half a pixel apart. FIRST_PROBES and LAST_PROBES add
+# points around the start or the end of the paddle, where a disc may lie.
 PROBES = np.stack([vectors(UNITS * (MARGIN / 2 + LENGTH * i / 4)) for i in range(5)], axis=1)
 _AROUND = vectors(UNITS * CIRCLE)[None, :: N_DIRECTIONS // 8]
 FIRST_PROBES, LAST_PROBES = (np.concatenate([PROBES, end[:, None] + _AROUND], 1) for end in (HALF - TIP, HALF + TIP))
 
 
 def _cells_within(radius: float, length: float, width: int) -> Ints:
-    """Cells within a radius of a segment, by direction; shorter rows are filled with copies of their first cell."""
+    """Returns the cells within a radius of a segment, by direction; shorter rows repeat their first cell."""
     reach, side = math.ceil((radius + length / 2) * CELLS), UNITS // CELLS
     y, x = side * np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
     rows = []
@@ -87,13 +87,13 @@ def _cells_within(radius: float, length: float, width: int) -> Ints:
     return np.stack([np.concatenate([row, np.full(longest - len(row), row[0])]) for row in rows]).astype(np.int64)
 
 
-_FREE, _CLOSED = -1, -2  # owners of open cells, and of cells that no paddle may enter, such as those along the edges
+_FREE, _CLOSED = -1, -2  # mark open cells, and cells closed to all paddles, such as those along the edges
 
 
 class _Attempts:
-    """Images while their snakes grow, with a map of which paddle excludes others from each cell.
+    """A batch of images with growing snakes, and a map of the paddle that each cell is reserved for.
 
-    A snake is a chain of pivots with a paddle between neighbours. Methods return the images in which they succeeded.
+    A snake is a chain of pivots joined by paddles. Each method returns the images in which it succeeded.
     """
 
     def __init__(self, n_images: int, generator: np.random.Generator, settings: PathfinderSettings) -> None:
@@ -102,15 +102,15 @@ class _Attempts:
         self.middles = np.zeros((n_images, n_paddles, 2), dtype=np.int64)
         self.directions = np.zeros((n_images, n_paddles), dtype=np.int64)
         self.width = settings.size * CELLS + 2 * FRAME
-        self.paddle_cells = _cells_within(CLEARANCE, LENGTH, self.width)  # cells from which a paddle excludes others
+        self.paddle_cells = _cells_within(CLEARANCE, LENGTH, self.width)  # cells that a paddle reserves
         self.disc_cells = _cells_within(CLEARANCE + CIRCLE, 0.0, self.width)[:1]
-        edge = FRAME + math.ceil((PADDING + THICKNESS / 2) * CELLS - 0.5)  # centres of cells inside lie within it
+        edge = FRAME + math.ceil((PADDING + THICKNESS / 2) * CELLS - 0.5)  # first cell far enough from the edge
         owners = np.full((n_images, self.width, self.width), _CLOSED, dtype=np.int32)
         owners[:, edge:-edge, edge:-edge] = _FREE
         self.owners = owners.reshape(n_images, -1)
 
     def run(self) -> tuple[Ints, Ints]:
-        """Middles and directions of all paddles, of the images in which every snake grew."""
+        """Returns the middles and directions of all paddles in the images in which every snake grew."""
         images = self.grow_targets(self.begin_targets())
         for first in range(2 * self.settings.contour_length, self.middles.shape[1], self.settings.distractor_length):
             without = images
@@ -120,7 +120,7 @@ class _Attempts:
         return self.middles[images], self.directions[images]
 
     def begin_targets(self) -> Ints:
-        """Places the first paddles, each with its outer end on a seed."""
+        """Places the first paddles of the long snakes, each with its outer end on a seed point."""
         side = self.settings.size * UNITS
         images = np.arange(len(self.directions))
         draws = self.generator.random((5, len(images)))
@@ -140,7 +140,7 @@ class _Attempts:
         return images
 
     def grow_targets(self, images: Ints) -> Ints:
-        """Grows both long snakes, which have begun, by one paddle in turn."""
+        """Grows both long snakes from their first paddles, adding one paddle to each in turn."""
         length = self.settings.contour_length
         for number in range(1, length):
             is_last = number == length - 1
@@ -155,14 +155,14 @@ class _Attempts:
         return images[(squares >= round(UNITS * (2 * RADIUS + MARGIN)) ** 2).all(1)]
 
     def grow_distractor(self, images: Ints, first: int) -> Ints:
-        """Grows one short snake; leaves no trace in the images in which that failed."""
+        """Grows one short snake, and restores the images in which this fails."""
         before = self.owners[images]
         draws = self.generator.random((len(images), PLACES, 3))
         middles = (draws[..., :2] * self.settings.size * UNITS).astype(np.int64)
         directions = (draws[..., 2] * N_DIRECTIONS).astype(np.int64)
         probes = (middles - HALF[directions])[:, :, None] + PROBES[directions]  # (images, PLACES, probes, 2)
         has_room = self.has_room(images, probes)
-        able, chosen = np.flatnonzero(has_room.any(1)), has_room.argmax(1)  # the first place with room
+        able, chosen = np.flatnonzero(has_room.any(1)), has_room.argmax(1)  # the first candidate with enough space
         grown, chosen = images[able], chosen[able]
         self.put(grown, first, middles[able, chosen], directions[able, chosen])
         for paddle in range(first + 1, first + self.settings.distractor_length):
@@ -172,7 +172,7 @@ class _Attempts:
         return grown
 
     def extend(self, images: Ints, paddle: int, probes: Ints, rival: int = _CLOSED) -> Ints:
-        """Adds a paddle in a direction drawn among those with room."""
+        """Adds a paddle in a random direction that has enough space."""
         before = self.directions[images, paddle - 1]
         pivots = self.middles[images, paddle - 1] + HALF[before]
         directions = (before[:, None] + TURNS) % N_DIRECTIONS
@@ -186,29 +186,29 @@ class _Attempts:
         return images
 
     def put(self, images: Ints, paddle: int, middles: Ints, directions: Ints, rival: int = _CLOSED) -> None:
-        """Adds a paddle."""
+        """Records a paddle and reserves its cells."""
         self.middles[images, paddle], self.directions[images, paddle] = middles, directions
         self.claim(images, paddle, middles, self.paddle_cells[directions], rival)
 
     def claim(self, images: Ints, paddle: int, places: Ints, offsets: Ints, rival: int) -> None:
-        """Gives a paddle the open cells at ``offsets`` from a place in each image; cells of ``rival`` become closed."""
+        """Reserves the open cells at ``offsets`` from a place for a paddle, and closes the cells of its ``rival``."""
         at = images[:, None], self.cells(places)[:, None] + offsets
         before = self.owners[at]
         self.owners[at] = np.where(before == _FREE, paddle, np.where(before == rival, _CLOSED, before))
 
     def has_room(self, images: Ints, places: Ints, beside: int = _FREE) -> NDArray[np.bool_]:
-        """Whether all places ``(images, paddles, places, 2)`` are open, or belong to the one paddle ``beside``."""
+        """Checks whether all places ``(images, paddles, places, 2)`` are open or reserved for the paddle ``beside``."""
         owners = self.owners[images[:, None, None], self.cells(places)]
         return ((owners == _FREE) | (owners == beside)).all(-1)
 
     def cells(self, places: Ints) -> Ints:
-        """The indices of the map's cells at these places."""
+        """Returns the indices of the map cells at the given places."""
         x, y = np.moveaxis(places * CELLS // UNITS + FRAME, -1, 0)
         return y * self.width + x
 
 
 def target_ends(middles: Ints, directions: Ints, contour_length: int) -> Ints:
-    """The two ends of the two long snakes, ``(images, snakes, 2, 2)``, from all paddles of the images."""
+    """Returns both ends of the two long snakes, ``(images, snakes, 2, 2)``, given all paddles of the images."""
     first, last = ([at, contour_length + at] for at in (0, contour_length - 1))
     begins, ends = middles[:, first] - TIP[directions[:, first]], middles[:, last] + TIP[directions[:, last]]
     return np.stack([begins, ends], axis=2)
@@ -216,23 +216,23 @@ def target_ends(middles: Ints, directions: Ints, contour_length: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class PathfinderImages:
-    """Images and what they show. The paddles of the two long snakes come first, then those of the short ones."""
+    """Images and their contents. The paddles of the two long snakes come first, followed by those of the short ones."""
 
     pixels: NDArray[np.uint8]  # (images, size, size), grey levels
-    labels: Ints  # (images,), 1 where the discs lie on the ends of one long snake
-    marker_distances: NDArray[np.float64]  # (images,), in pixels, from disc to disc
+    labels: Ints  # (images,), 1 if the discs lie on the two ends of one long snake
+    marker_distances: NDArray[np.float64]  # (images,), distance between the discs in pixels
     middles: Ints  # (images, paddles, 2), the middle of each paddle
-    directions: Ints  # (images, paddles), from the snake's beginning to its end
-    discs: Ints  # (images, 2, 2), on the beginning of a snake, then on the end of one
+    directions: Ints  # (images, paddles), pointing from the start of the snake to its end
+    discs: Ints  # (images, 2, 2), one at the start of a long snake, then one at the end of a long snake
 
 
 def generate_images(
     n_images: int, generator: np.random.Generator, settings: PathfinderSettings | None = None
 ) -> PathfinderImages:
-    """Draws images with two long snakes, which grow in turns, short ones, and two discs on ends of the long ones.
+    """Draws images with two long snakes, which grow alternately, several short ones, and two discs on long snakes.
 
-    Attempts are made for many images together, so that each image depends on their number; an attempt fails if a snake
-    cannot continue, or if two ends are too close. The discs are on the same snake for label 1, which is as likely as 0.
+    Many images are attempted together, so each image also depends on ``n_images``. An attempt fails if a snake cannot
+    continue or two ends are too close. With label 1, which is as likely as 0, both discs lie on the same snake.
     """
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()
@@ -244,11 +244,11 @@ def generate_images(
         n_new = len(kept[-1][0])
         n_kept, n_failures = n_kept + n_new, 0 if n_new else n_failures + n_attempts
         if n_failures >= MOST_FAILURES:
-            expected = f"settings that one of {n_failures} attempts satisfies"
-            raise SbmtError(expected, settings, "shorten the curves, or make images larger")
+            expected = f"settings under which one of {n_failures} attempts succeeds"
+            raise SbmtError(expected, settings, "shorten the curves or enlarge the images")
     middles, directions = (np.concatenate(arrays)[:n_images] for arrays in zip(*kept, strict=True))
     begins, labels = (generator.random((2, n_images)) < 0.5).astype(np.int64)
-    finishes = np.where(labels, begins, 1 - begins)  # the snakes with a disc
+    finishes = np.where(labels, begins, 1 - begins)  # snakes with a disc at the end
     images, ends = np.arange(n_images), target_ends(middles, directions, settings.contour_length)
     discs = np.stack([ends[images, begins, 0], ends[images, finishes, 1]], axis=1)
     distances = np.sqrt(((discs[:, 0] - discs[:, 1]) ** 2).sum(1)) / UNITS
@@ -257,9 +257,9 @@ def generate_images(
 
 
 def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np.uint8]:
-    """Draws paddles ``(images, paddles, 2)``, and white discs over them; pixels are rounded means of their samples."""
+    """Draws paddles ``(images, paddles, 2)`` and white discs over them. A pixel is the rounded mean of its samples."""
     n = ANTIALIAS
-    reach = math.ceil(n * max(math.hypot(LENGTH, THICKNESS) / 2, RADIUS)) + 1  # samples that a paddle or disc covers
+    reach = math.ceil(n * max(math.hypot(LENGTH, THICKNESS) / 2, RADIUS)) + 1  # samples from a shape's centre to edge
     samples = np.zeros((len(discs), *[n * size + 2 * reach] * 2), dtype=np.uint8)
     window = np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)[::-1].T  # (samples, 2)
     units = vectors(float(ONE))
@@ -267,14 +267,14 @@ def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np
 
     def paint(places: Ints, directions: Ints | None, level: int) -> None:
         nearest = places * n // UNITS
-        # distances of the samples around it, which are UNITS apart
+        # distances to the surrounding samples, which are UNITS apart
         x, y = np.moveaxis((nearest * UNITS + UNITS // 2 - places * n)[:, None] + UNITS * window, -1, 0)
         if directions is None:
             is_covered = x**2 + y**2 <= round(UNITS * n * RADIUS) ** 2
         else:
             unit_x, unit_y = units[directions].T[:, :, None]
             along, across = x * unit_x + y * unit_y, y * unit_x - x * unit_y
-            # Only one of the long sides belongs to it, or it could cover two samples in a row.
+            # Only one of the long sides counts as covered; otherwise a paddle could be two samples thick.
             is_covered = (abs(along) <= length) & (-thickness <= across) & (across < thickness)
         image, place = np.nonzero(is_covered)
         x, y = (nearest[image] + window[place] + reach).T
@@ -291,7 +291,7 @@ def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np
 def pathfinder_source(
     settings: PathfinderSettings | None = None, *, n_images: int = 200_000, seed: int = 0, name: str = "pathfinder"
 ) -> Source:
-    """Images from :func:`generate_images`, as pixels row by row; a part depends on settings, seed, number and size."""
+    """Returns the source of generated images. A part depends on the settings, the seed, its number and its size."""
     check_seed(seed)
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()

@@ -1,4 +1,4 @@
-"""Prepared examples on disk: arrays that are made once and then memory-mapped."""
+"""Prepared examples on disk, stored once as arrays and then memory-mapped."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ from sbmt.experiments.locks import only_writer
 
 FORMAT = 2
 INFO = "info.json"
-START = b'{\n "format": '  # of an ``info.json`` written here, which identifies the folder as ours
-# The entries of ``info.json`` that the source determines. If one of them differs, so do the examples.
+START = b'{\n "format": '  # first bytes of every ``info.json`` that is written here, which identify the folder
+# Entries of ``info.json`` that the source determines. If one of them differs, so do the examples.
 IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings", "symbol_type")
 
 
@@ -30,25 +30,25 @@ IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings
 class Split:
     """The examples of one split, memory-mapped."""
 
-    indices: NDArray[np.int64]  # (n_examples,), the places of its examples in the pool
+    indices: NDArray[np.int64]  # (n_examples,), positions of the examples in the pool
     labels: NDArray[np.int64]  # (n_examples,)
-    symbols: Symbols  # uint8, uint16 or uint32, all documents of the pool, end to end
-    offsets: NDArray[np.int64]  # (n_pool, n_documents), where each document of the pool begins
+    symbols: Symbols  # all documents of the pool end to end, as uint8, uint16 or uint32
+    offsets: NDArray[np.int64]  # (n_pool, n_documents), start of each document in ``symbols``
     lengths: NDArray[np.int64]  # (n_pool, n_documents)
-    extras: dict[str, NDArray[Any]]  # further numbers per example of the split
+    extras: dict[str, NDArray[Any]]  # additional numbers for each example of the split
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def documents(self, example: int) -> list[NDArray[Any]]:
-        """The whole documents of an example, of the type of :attr:`symbols`."""
+        """Returns the complete documents of an example, with the data type of :attr:`symbols`."""
         i = self.indices[example]
         places = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
         return [self.symbols[start : start + size] for start, size in places]
 
 
 def divide(examples: Examples, splits: Arrangement) -> dict[str, Split]:
-    """Examples divided into splits."""
+    """Divides examples into splits."""
     labels, lengths = examples.labels, examples.lengths
     offsets = (lengths.cumsum() - lengths.ravel()).reshape(lengths.shape)
     return {
@@ -59,23 +59,23 @@ def divide(examples: Examples, splits: Arrangement) -> dict[str, Split]:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A task's examples on disk."""
+    """The examples of a task, as stored on disk."""
 
     folder: Path
-    info: dict[str, Any]  # what was recorded: task, origin, classes, vocabulary, settings
-    splits: dict[str, Split]  # train, dev, test, and any further ones of the source
+    info: dict[str, Any]  # contents of ``info.json``: task, origin, classes, vocabulary, settings
+    splits: dict[str, Split]  # train, dev, test, and any additional splits of the source
 
 
 def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None = None) -> Prepared:
-    """Makes a source's examples in ``cache / source.name``, all of them or none, or opens them if they exist."""
+    """Writes a source's examples to ``cache / source.name`` atomically, or opens them if they exist already."""
     folder, part = cache / source.name, cache / f".{source.name}.part"
     if not _is_prepared(folder, source):
         check_may_write(part, LOCK)
         with only_writer(part):
             try:
                 with tell_os_errors(f"write {part}"):
-                    if not _is_prepared(folder, source):  # by another process
-                        shutil.rmtree(part / "whole", ignore_errors=True)  # of a process that was killed
+                    if not _is_prepared(folder, source):  # another process may have finished
+                        shutil.rmtree(part / "whole", ignore_errors=True)  # left by a process that was killed
                         (part / "whole").mkdir()
                         _write(source, part / "whole", report)
                         os.rename(part / "whole", folder)
@@ -85,7 +85,7 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
 
 
 def _is_prepared(folder: Path, source: Source) -> bool:
-    """Whether exactly these examples exist."""
+    """Checks whether exactly these examples exist."""
     check_may_write(folder, INFO, START)
     if not (folder / INFO).exists():
         return False
@@ -93,26 +93,26 @@ def _is_prepared(folder: Path, source: Source) -> bool:
     wanted = json.loads(json.dumps({name: getattr(source, name) for name in IDENTITY}))
     if differing := [name for name, value in wanted.items() if info[name] != value]:
         do = "remove that folder, or use another cache"
-        raise SbmtError(f"the examples in {folder} have other {', '.join(differing)}: {do}")
+        raise SbmtError(f"the examples in {folder} differ in {', '.join(differing)}: {do}")
     return True
 
 
 def _write(source: Source, whole: Path, report: Callable[[int], None] | None) -> None:
-    """Makes all parts; writes the symbols of each at once, then the other arrays and the description."""
+    """Writes the symbols of each part as soon as it is made, then all other arrays and the description."""
     columns: dict[str, list[NDArray[Any]]] = {}
-    names: list[str] = []  # of each example's split
+    names: list[str] = []  # the split of each example
     digest = hashlib.sha256()
-    contents: dict[str, Any] = defaultdict(hashlib.sha256)  # by split
+    contents: dict[str, Any] = defaultdict(hashlib.sha256)  # one hash per split
     raw = whole / "symbols.raw"
     with raw.open("wb") as file:
         pieces: Iterable[Any] = source.parts() or [None]
         for made in pieces:
             split, part = made if isinstance(made, tuple) and len(made) == 2 else ("", made)
             if not isinstance(split, str) or not isinstance(part, Examples):
-                do = "return them from parts"
-                raise SbmtError("pairs of a split's name and its Examples", type(part).__name__, do)
+                do = "let parts return such pairs"
+                raise SbmtError("pairs of a split name and Examples", type(part).__name__, do)
             if part.symbols.dtype != source.symbol_type:
-                raise SbmtError(f"{source.symbol_type} symbols", part.symbols.dtype, "declare that type in the source")
+                raise SbmtError(f"{source.symbol_type} symbols", part.symbols.dtype, "declare this type in the source")
             largest = int(part.symbols.max(initial=0)) + source.first_id
             if largest >= source.vocab_size:
                 do = "correct vocab_size or first_id"
@@ -131,11 +131,11 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
     equal = [split for split, x in contents.items() if [y.digest() for y in contents.values()].count(x.digest()) > 1]
     if equal:
         do = "use different data for training and testing"
-        raise SbmtError("splits of different examples", f"the same ones in {' and '.join(equal)}", do)
+        raise SbmtError("different examples in every split", f"the same ones in {' and '.join(equal)}", do)
     try:
         extras = {name: np.concatenate(pieces) for name, pieces in columns.items()}
     except ValueError as error:
-        raise SbmtError("as many documents per example in every part", error, "make all parts equal") from error
+        raise SbmtError("equally many documents per example in every part", error, "make them equal") from error
     labels, lengths = extras.pop("labels"), extras.pop("lengths")
     check_numbers(labels, len(source.class_names), "labels")
     digest.update(labels.astype(np.int64).tobytes())
@@ -164,11 +164,11 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
-    """Memory-maps the examples that :func:`prepare` made, and verifies all checksums if ``is_checked``."""
+    """Memory-maps the examples that :func:`prepare` wrote, and verifies all checksums if ``is_checked``."""
     if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
         option = " --reduced" if kind == "reduced" else f" --name {folder.name}" if task == "corpus" and kind else ""
-        do = f"name examples that sbmt data list shows, or make them: sbmt data prepare {task}{option}"
+        do = f"choose examples that sbmt data list shows, or run sbmt data prepare {task}{option}"
         raise SbmtError(f"prepared examples in {folder}", "none", do)
     info = _read_info(folder)
     try:
@@ -183,17 +183,17 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
         return Prepared(folder, info, divide(Examples(symbols, lengths, labels, extras), splits))
     except Exception as error:  # NumPy may raise almost anything for a damaged file
         if isinstance(error.__cause__ or error, PermissionError):
-            raise SbmtError(f"no permission to read {folder}: allow it with chmod") from error
+            raise SbmtError(f"no permission to read {folder}: grant it with chmod") from error
         do = "remove the folder and prepare them again"
         raise SbmtError(f"the examples in {folder} are damaged ({error}): {do}") from error
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
-    """The description of examples; :func:`read_json` verifies its checksum."""
+    """Reads the description of prepared examples; :func:`read_json` verifies its checksum."""
     info = read_json(folder / INFO)
     if not isinstance(info, dict) or info.get("format") != FORMAT or not info.get(CHECKSUM):
         do = "remove the folder and prepare them again"
-        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "other files", do)
+        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "different files", do)
     return info
 
 

@@ -6,19 +6,19 @@ from torch import Tensor
 
 from sbmt.errors import SbmtError, check_sizes
 
-NO_ANSWER = -1  # where nothing is asked
-POWER = 0.01  # in the law of a query's place in multi-query recall: small, so that most queries come soon
+NO_ANSWER = -1  # at positions without a query
+POWER = 0.01  # exponent for the positions of queries in multi-query recall; a small one makes most queries come early
 
 
 def check_recall(n_pairs: int, n_queries: int, n_distractors: int, n_keys: int, n_values: int) -> None:
-    """Raises SbmtError unless sequences of these sizes exist; see :func:`sample_recall`."""
+    """Raises SbmtError unless :func:`sample_recall` can draw sequences of these sizes."""
     check_sizes(n_pairs=n_pairs, n_queries=n_queries, n_keys=n_keys, n_values=n_values)
-    if n_distractors:  # none at all is allowed
+    if n_distractors:  # there may be none
         check_sizes(n_distractors=n_distractors)
     needed = n_pairs + bool(n_distractors)
     if n_keys < needed:
-        expected = f"n_keys ≥ {needed}, a key for every pair{' and one for distractors' if n_distractors else ''}"
-        raise SbmtError(expected, n_keys, "give more keys, or fewer pairs")
+        expected = f"n_keys ≥ {needed}, one for every pair{' and one for the distractors' if n_distractors else ''}"
+        raise SbmtError(expected, n_keys, "use more keys or fewer pairs")
 
 
 def sample_recall(
@@ -32,16 +32,16 @@ def sample_recall(
     permutation: bool = False,
     generator: torch.Generator | None = None,
 ) -> tuple[Int[Tensor, "batch n 2"], Int[Tensor, "batch n"]]:
-    """Draws sequences of items, each a key with a value, and of queries, each a key without one, in random order.
+    """Draws sequences of items (keys with values) and queries (keys without values) in random order.
 
-    A query asks for its key's value, or with ``permutation`` for that of the previous key; no query asks for a
-    distractor. A token's ids are its key in [0, n_keys), and n_keys plus its value, or plus ``n_values`` in a query. An
-    answer is a value in [0, n_values), or ``NO_ANSWER`` at items.
+    The answer to a query is the value of its key or, with ``permutation``, of the previous key; distractors are never
+    queried. A token has two ids: its key in [0, n_keys), and ``n_keys`` plus its value, or plus ``n_values`` in a
+    query. Answers are values in [0, n_values), or ``NO_ANSWER`` at items.
     """
     check_recall(n_pairs, n_queries, n_distractors, n_keys, n_values)
     check_sizes(batch_size=batch_size)
     n_items = n_pairs + n_distractors
-    # All in one draw, so that a batch equals sequences drawn one by one.
+    # A single draw, so that a batch equals the same sequences drawn one by one.
     sizes = [n_keys, n_items, n_items + n_queries]
     uniform = torch.rand(batch_size, sum(sizes), dtype=torch.float64, generator=generator)
     keys, values, places = uniform.split(sizes, 1)
@@ -61,7 +61,7 @@ def sample_recall(
 
 
 def check_multi_query(length: int, n_pairs: int, vocab_size: int) -> None:
-    """Raises SbmtError unless sequences of these sizes exist; see :func:`sample_multi_query`."""
+    """Raises SbmtError unless :func:`sample_multi_query` can draw sequences of these sizes."""
     check_sizes(length=length, n_pairs=n_pairs, vocab_size=vocab_size)
     if length < 4 * n_pairs:
         raise SbmtError(f"length must be at least 4 · n_pairs = {4 * n_pairs}, got {length}: store fewer pairs")
@@ -72,26 +72,26 @@ def check_multi_query(length: int, n_pairs: int, vocab_size: int) -> None:
 def sample_multi_query(
     batch_size: int, length: int, n_pairs: int, vocab_size: int = 8192, *, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n"]]:
-    """Draws sequences that start with pairs of a key and a value, and repeat each key once later, as a query.
+    """Draws sequences that start with key-value pairs and later repeat each key once as a query.
 
-    Keys are distinct symbols of the first half of the vocabulary, and values are distinct symbols of the second. After
-    all pairs, every second place may contain a query, and the t-th of them does with a probability that falls as
-    t^(POWER − 1). All other places contain random symbols.
+    Keys are distinct symbols from the first half of the vocabulary, and values are distinct symbols from the second.
+    After the pairs, every second position may contain a query; for the t-th of these positions, the probability falls
+    as t^(POWER − 1). All other positions contain random symbols.
 
-    Returns tokens, and at each query the value to answer with, ``NO_ANSWER`` elsewhere.
+    Returns the tokens, and the answers: values at queries, and ``NO_ANSWER`` elsewhere.
 
-    Source: Arora et al., "Zoology" (2023), section 3.2 and appendix, with their settings of the vocabulary and power.
+    Source: Arora et al., "Zoology" (2023), section 3.2 and appendix, with their vocabulary size and power.
     """
     check_multi_query(length, n_pairs, vocab_size)
     check_sizes(batch_size=batch_size)
     n_keys, n_places, asked = vocab_size // 2, (length - 2 * n_pairs) // 2, 2 * n_pairs
-    sizes = [n_keys, vocab_size - n_keys, n_places, length]  # all in one draw, as in sample_recall
+    sizes = [n_keys, vocab_size - n_keys, n_places, length]  # a single draw, as in sample_recall
     uniform = torch.rand(batch_size, sum(sizes), dtype=torch.float64, generator=generator).split(sizes, 1)
     keys = uniform[0].topk(n_pairs).indices
     values = n_keys + uniform[1].topk(n_pairs).indices
     log_share = (POWER - 1) * torch.arange(1, n_places + 1, dtype=torch.float64).log()
     gumbel = -(-uniform[2].clamp(min=1e-300).log()).log()
-    places = asked + 2 * (log_share + gumbel).topk(n_pairs).indices  # without replacement
+    places = asked + 2 * (log_share + gumbel).topk(n_pairs).indices  # drawn without replacement
 
     tokens = (uniform[3] * vocab_size).long()
     tokens[:, 0:asked:2], tokens[:, 1:asked:2] = keys, values

@@ -1,4 +1,4 @@
-"""Long Range Arena's own ListOps and Pathfinder files, unpacked from ``lra_release.gz``; both can also be generated."""
+"""Reads Long Range Arena's own files of ListOps and Pathfinder, once they are unpacked from ``lra_release.gz``."""
 
 import hashlib
 import io
@@ -21,15 +21,15 @@ PLACES = "", "lra_release", "lra_release/lra_release"
 LISTOPS = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
 LISTOPS_FOLDERS = "listops-1000", "listops", *(f"{place}/listops-1000" for place in PLACES[1:])
 PATHFINDER = "pathfinder32/curv_contour_length_14"
-"""The hardest of three kinds, which published results usually mean, in the folder of its size."""
+"""Folder of the hardest of three variants, which is the one that published results usually refer to."""
 _ID = {token: i for i, token in enumerate(TOKENS, start=1)}
 
 
 def listops_files(folder: Path) -> Source:
-    """ListOps from ``basic_{train,val,test}.tsv``."""
+    """Returns the source of the ListOps examples in ``basic_{train,val,test}.tsv``."""
     found = find_files(folder, LISTOPS.values(), LISTOPS_FOLDERS)
     if len(found) < len(LISTOPS):
-        get = f"download and unpack {ARCHIVE}, or leave --from out to generate them"
+        get = f"download and unpack {ARCHIVE}, or omit --from to generate them"
         raise missing(LISTOPS.values(), folder, found, get)
 
     def parts() -> Iterator[tuple[str, Examples]]:
@@ -40,15 +40,15 @@ def listops_files(folder: Path) -> Source:
 
 
 def _expressions(path: Path) -> Examples:
-    """A header, then expressions and their values; parentheses only repeat an expression's structure."""
+    """Reads a table of expressions and values. Parentheses are ignored, since they only repeat the structure."""
     lines = read_text(path)
     if next(lines, ("", ""))[1].split() != ["Source", "Target"]:
-        raise SbmtError(f"Source and Target in line 1 of {path}", "a different header", "give Long Range Arena's file")
+        raise SbmtError(f"Source and Target in line 1 of {path}", "a different header", "use Long Range Arena's file")
     found = []
     for where, line in lines:
         text, _, label = line.removesuffix("\n").rpartition("\t")
         tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
-        symbols = bytes(_ID.get(token, 0) for token in tokens)  # 0 is no symbol of an expression
+        symbols = bytes(_ID.get(token, 0) for token in tokens)  # 0 is not a valid symbol
         try:
             is_right = line.endswith("\n") and str(evaluate_expression(symbols)) == label.strip()
         except SbmtError:
@@ -60,9 +60,9 @@ def _expressions(path: Path) -> Examples:
 
 
 def pathfinder_files(folder: Path) -> Source:
-    """Pathfinder from folders ``imgs`` and ``metadata``, in the order of the latter; empty image files are left out."""
+    """Returns the source of the images in ``imgs``, in the order of ``metadata``; empty image files are left out."""
     inner = ("", PATHFINDER.split("/")[1], *(f"{place}/{PATHFINDER}".lstrip("/") for place in PLACES))
-    with tell_os_errors(f"read imgs and metadata in {folder}", "check its permissions"):  # glob hides errors
+    with tell_os_errors(f"read imgs and metadata in {folder}", "check its permissions"):  # glob would hide errors
         place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
         found = list((place / "metadata").iterdir()) if (place / "metadata").exists() else []
     files = [path for path in found if path.suffix == ".npy"]
@@ -73,7 +73,7 @@ def pathfinder_files(folder: Path) -> Source:
 
     def parts() -> Iterator[tuple[str, Examples]]:
         for file in files:
-            kept = list(filter(None, (_image(place, *line) for line in read_text(file))))  # text, in spite of its name
+            kept = list(filter(None, (_image(place, *line) for line in read_text(file))))  # text, despite its suffix
             symbols = np.concatenate([np.empty(0, np.uint8), *(pixels for pixels, _ in kept)])
             labels = np.array([label for _, label in kept], np.int64)
             yield "", Examples(symbols, np.full((len(kept), 1), 32 * 32), labels)
@@ -85,7 +85,7 @@ def pathfinder_files(folder: Path) -> Source:
 
 
 def _image(folder: Path, where: str, line: str) -> tuple[NDArray[np.uint8], int] | None:
-    """Pixels and label of the image in a line of metadata (folder, file, number, label); None if the file is empty."""
+    """Reads the image that a metadata line (folder, file, number, label) names; returns None if its file is empty."""
     from PIL import Image
 
     fields = line.split()
@@ -98,7 +98,7 @@ def _image(folder: Path, where: str, line: str) -> tuple[NDArray[np.uint8], int]
         with Image.open(io.BytesIO(content), formats=["PNG"]) as image:
             pixels = np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow may raise almost anything for a damaged image
-        raise SbmtError(f"an intact PNG file {path}, which {where} names", str(error)[:200], AGAIN) from error
+        raise SbmtError(f"an intact PNG file {path}, named in {where}", str(error)[:200], AGAIN) from error
     if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
-        raise SbmtError(f"32 × 32 grey levels in {path}, which {where} names", "another size or colours", AGAIN)
+        raise SbmtError(f"32 × 32 grey levels in {path}, named in {where}", "another size or colours", AGAIN)
     return pixels[..., 0].ravel(), int(fields[3])

@@ -1,4 +1,4 @@
-"""Retrieval: do two documents belong together? Pairs from files in the layout of Long Range Arena, or generated."""
+"""Retrieval: are two documents related? Reads pairs in the layout of Long Range Arena, or generates them."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,21 +11,21 @@ from sbmt.errors import SbmtError, check_sizes
 from sbmt.experiments.data.locate import find_files, missing, read_lines, sha256_of
 from sbmt.experiments.data.source import SPLITS, Examples, Source
 
-DOCUMENT_BYTES = 10_000  # longer documents are cut to this size, as Long Range Arena does before it encodes them
-AT_ONCE = 4096  # pairs of a file in memory
+DOCUMENT_BYTES = 10_000  # longer documents are cut to this size before encoding, as in Long Range Arena
+AT_ONCE = 4096  # number of pairs held in memory at a time
 FOLDERS = ("retrieval", "tsv_data", "lra_release/tsv_data", "lra_release/lra_release/tsv_data")
-PARTS = {"train": "train", "dev": "eval", "test": "test"}  # the names of splits in files
+PARTS = {"train": "train", "dev": "eval", "test": "test"}  # names of the splits in file names
 LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 GET = "download https://storage.googleapis.com/long-range-arena/lra_release.gz and unpack its folder tsv_data"
 STAND_IN = (
-    "Not the ACL Anthology: each document is two reviews of one film, and a pair is related where both are about the "
-    "same film. Results do not compare with published ones."
+    "Not the ACL Anthology: each document consists of two reviews of one film, and a pair is related if both documents "
+    "are about the same film. Results are not comparable with published ones."
 )
 _SOURCE = partial(Source, task="retrieval", class_names=("unrelated", "related"), vocab_size=257, first_id=1)
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-    """Label and documents of each line."""
+    """Yields the label and the two documents of each line."""
     for number, line in enumerate(read_lines(path), start=1):
         where, columns = f"{path}, line {number}", line.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
         if len(columns) != 5 or not line.endswith(b"\n"):
@@ -38,7 +38,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
 
 
 def retrieval_files(path: Path | str) -> Source:
-    """Pairs of documents as bytes, cut after 10,000, with label 1 where they are related.
+    """Returns pairs of documents as bytes, of which the first 10,000 are kept, with label 1 for related documents.
 
     Source: Tay et al., Long Range Arena (ICLR 2021); texts from the ACL Anthology Network (Radev et al., 2013).
     """
@@ -67,12 +67,12 @@ def retrieval_files(path: Path | str) -> Source:
     )
 
 
-COMMON, OWN = 40, 8  # number of words that all topics share, and of words that belong to each topic
-LENGTHS = 20, 35  # documents have at least the first number of words, and fewer than the second
+COMMON, OWN = 40, 8  # numbers of words shared by all topics, and of words specific to each topic
+LENGTHS = 20, 35  # minimum number of words in a document, and exclusive maximum
 
 
 def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
-    """The common words, then those of each topic. A word is three to seven random letters."""
+    """Draws the shared words, then those of each topic. Each word consists of three to seven random letters."""
     generator = np.random.Generator(np.random.PCG64([seed, 0]))
 
     def word() -> bytes:
@@ -82,7 +82,7 @@ def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
 
 
 def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: list[list[bytes]]) -> Examples:
-    """Pairs of documents on one topic (label 1) or two (label 0); a word is a common one with probability one half."""
+    """Generates pairs of documents on one topic (label 1) or two (label 0); each word is a shared one half the time."""
     common, own = words[0], words[1:]
 
     def document(topic: int) -> bytes:
@@ -103,7 +103,7 @@ def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: li
 def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
-    """Generated pairs, our control, which needs no files. The splits share topics and words but no documents."""
+    """Returns generated pairs as a control that needs no files. The splits share topics and words but no documents."""
     check_sizes(n_topics=n_topics - 1, n_train=n_train, n_dev=n_dev, n_test=n_test)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
     words = topic_words(n_topics, seed)

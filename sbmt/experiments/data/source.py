@@ -1,4 +1,4 @@
-"""Sources of a task's examples, in parts that are made one after the other and are always the same."""
+"""Sources of a task's examples, which are made in a reproducible sequence of parts."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sbmt.errors import SbmtError, check_choice, check_sizes, describe, is_integer
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "corpus", "sst2", "qqp", "mnli", "qnli")
-SPLITS = ("train", "dev", "test")  # every task has these; some have further ones after them
+SPLITS = ("train", "dev", "test")  # every task has these splits, and some have more
 MOST_LABELS = 1 << 31
 
 Origin = Literal["official", "generated", "stand-in", "own"]
@@ -21,56 +21,56 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def check_numbers(numbers: Any, n: int, what: str = "numbers of examples") -> Ints:
-    """The numbers as an array, if all of them are integers in [0, n)."""
+def check_numbers(numbers: Any, n: int, what: str = "example numbers") -> Ints:
+    """Returns the numbers as an array; raises SbmtError unless all of them are integers in [0, n)."""
     try:
         array = np.asarray(numbers)
     except ValueError as error:  # rows of different lengths
-        raise SbmtError(f"{what} as a row of integers", error, "give integers") from error
+        raise SbmtError(f"a flat list of integers for {what}", error, "give integers") from error
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise SbmtError(f"{what} as a row of integers", describe(numbers), "give integers")
+        raise SbmtError(f"a flat list of integers for {what}", describe(numbers), "give integers")
     if array.size and not 0 <= array.min() <= array.max() < n:
         raise SbmtError(f"{what} in [0, {n})", f"{array.min()} … {array.max()}", "count from 0")
     return array.astype(np.int64)
 
 
 def check_names(kind: str, names: Iterable[str]) -> None:
-    """Raises SbmtError unless all names can be parts of the names of files and tables."""
+    """Raises SbmtError unless all names are safe in file names and tables."""
     for name in names:
         if not (isinstance(name, str) and name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
-            raise SbmtError(f"{kind} named in letters, digits, _ and -", repr(name), "give another name")
+            raise SbmtError(f"{kind} to have names of letters, digits, _ and -", repr(name), "give another name")
 
 
 def check_texts(kind: str, texts: Iterable[str]) -> None:
-    """Raises SbmtError if a text, which files and figures will contain, has lone surrogates."""
+    """Raises SbmtError if a text has lone surrogates, which cannot be written to files or figures."""
     for text in texts:
         if not isinstance(text, str) or any("\ud800" <= c <= "\udfff" for c in text):
-            raise SbmtError(f"{kind} in text that UTF-8 can encode", repr(text)[:80], "remove lone surrogates")
+            raise SbmtError(f"{kind} that UTF-8 can encode", repr(text)[:80], "remove lone surrogates")
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Labelled documents, stored end to end."""
 
-    symbols: Symbols  # uint8, uint16 or uint32, all documents one after the other
+    symbols: Symbols  # all documents one after the other, as uint8, uint16 or uint32
     lengths: Ints  # (n_examples, n_documents), the number of symbols of each document
     labels: Ints  # (n_examples,)
-    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # further numbers per example, such as its difficulty
+    extras: dict[str, NDArray[Any]] = field(default_factory=dict)  # other numbers per example, such as its difficulty
 
     def __post_init__(self) -> None:
         n = len(check_numbers(self.labels, MOST_LABELS, "labels"))
         for name, array in {"symbols": self.symbols, "lengths": self.lengths, **self.extras}.items():
             if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-                raise SbmtError(f"{name}: an array of numbers", type(array).__name__, "make one with numpy.array")
+                raise SbmtError(f"an array of numbers for {name}", type(array).__name__, "make one with numpy.array")
         if self.symbols.dtype not in get_args(SymbolType) or self.symbols.ndim != 1:
             do = f"convert them to {', '.join(get_args(SymbolType))}"
-            raise SbmtError("a row of symbols of 8, 16 or 32 bits", describe(self.symbols), do)
+            raise SbmtError("a flat array of 8-, 16- or 32-bit symbols", describe(self.symbols), do)
         check_numbers(np.ravel(self.lengths), self.symbols.size + 1, "lengths")
         if self.lengths.ndim != 2 or self.lengths.sum() != self.symbols.size:
             raise SbmtError("as many symbols as the sum of the lengths", self.symbols.size, "correct the lengths")
         check_names("extras", self.extras)
         if any(x.shape[:1] != (n,) for x in (self.lengths, *self.extras.values())):
-            raise SbmtError(f"{n} rows of lengths and extras", "different numbers", "give one of each per example")
+            raise SbmtError(f"{n} rows of lengths and extras", "a different number", "give one row per example")
 
     @classmethod
     def of(cls, examples: Sequence[tuple[bytes, ...]], labels: Sequence[int], **extras: ArrayLike) -> "Examples":
@@ -84,9 +84,9 @@ class Examples:
         return cls(symbols, lengths.reshape(-1, n_documents), check_numbers(labels, MOST_LABELS, "labels"), arrays)
 
 
-# Makes all parts in order: the split of each (an empty name if that is decided later) and its examples.
+# Makes all parts in order, each as the name of its split (empty if it is assigned later) and its examples.
 Parts = Callable[[], Iterable[tuple[str, Examples]]]
-Arrangement = dict[str, Ints]  # by split, indices into the pool: train, dev, test and any further ones
+Arrangement = dict[str, Ints]  # indices into the pool for train, dev, test and any additional splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,56 +95,56 @@ class Pool:
 
     labels: Ints
     lengths: Ints
-    splits: NDArray[Any]  # str (n_examples,), the split that each example's part names
+    splits: NDArray[Any]  # str (n_examples,), the split named by each example's part
     extras: dict[str, NDArray[Any]]
 
 
 def by_part(pool: Pool) -> Arrangement:
-    """Assigns every example to the split of its part; further splits follow the usual three."""
+    """Assigns every example to the split of its part; any additional splits follow the usual three."""
     return {split: np.flatnonzero(pool.splits == split) for split in dict.fromkeys([*SPLITS, *pool.splits.tolist()])}
 
 
 def check_arrangement(splits: Arrangement, n: int) -> None:
-    """Raises SbmtError unless the splits are disjoint and not empty, and number examples from 0 to n − 1."""
+    """Raises SbmtError unless the splits are disjoint, non-empty, and contain only example numbers in [0, n)."""
     if not isinstance(splits, dict):
         raise SbmtError("a dict of splits", describe(splits), "return one from arrange")
     if absent := [split for split in SPLITS if split not in splits]:
-        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange that one too")
+        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "arrange them too")
     check_names("splits", splits)
     for split, numbers in splits.items():
         if not len(check_numbers(numbers, n, f"examples of {split}")):
-            raise SbmtError(f"examples in {split}", "none", "give more examples")
+            raise SbmtError(f"examples in {split}", "none", "provide more examples")
     counts = np.bincount(np.concatenate(list(splits.values())), minlength=n)
     if counts.max() > 1:
         do = "use different data for training and testing"
-        raise SbmtError("each example in one split", f"example {counts.argmax()} in {counts.max()} places", do)
+        raise SbmtError("each example in one split only", f"example {counts.argmax()} in {counts.max()} places", do)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A task's examples and what a model must know about them; ``settings`` are for JSON and determine the examples.
+    """A task's examples and the facts that models need about them. The JSON-compatible ``settings`` determine them all.
 
-    Results on the ``origin`` ``stand-in`` or ``own`` must not be shown beside published ones.
+    Results for the ``origin`` ``stand-in`` or ``own`` must not be compared with published ones.
     """
 
-    name: str  # of the folder in which the prepared examples are kept
-    task: str  # such as listops or mlm
+    name: str  # name of the folder that contains the prepared examples
+    task: str  # name of the task, such as listops or mlm
     origin: Origin
-    class_names: tuple[str, ...]  # the meaning of label 0, 1, …
-    vocab_size: int  # number of token ids, padding included
-    first_id: int  # token id of symbol 0: 1 if id 0 is padding, 0 if symbols are ids
+    class_names: tuple[str, ...]  # meanings of labels 0, 1, …
+    vocab_size: int  # number of token ids, including padding
+    first_id: int  # token id of symbol 0: 1 if id 0 is padding, 0 if symbols are token ids
     settings: dict[str, Any]
     parts: Parts
     arrange: Callable[[Pool], Arrangement] = by_part  # divides the pool into splits
-    symbol_type: SymbolType = "uint8"  # of every part's symbols
-    files: dict[str, str] = field(default_factory=dict)  # small files to keep beside the examples, by name
-    notes: tuple[str, ...] = ()  # shown with them by ``sbmt data list``
+    symbol_type: SymbolType = "uint8"  # data type of the symbols
+    files: dict[str, str] = field(default_factory=dict)  # contents of small files stored with the examples, by name
+    notes: tuple[str, ...] = ()  # remarks about the examples, shown by ``sbmt data list``
 
     def __post_init__(self) -> None:
         check_names("examples", [self.name, self.task])
         check_choice("origin", self.origin, Origin)
         if not all(map(callable, (self.parts, self.arrange))) or not isinstance(self.files, dict):
-            raise SbmtError("functions parts and arrange, and a dict files", "other types", "see the docs of Source")
+            raise SbmtError("parts and arrange as functions, and files as a dict", "other types", "see Source")
         for name, text in self.files.items():
             check_names("files", str(name).split("."))
             if not isinstance(text, str) or name.lower().endswith((".npy", ".raw")) or name.lower() == "info.json":
@@ -163,11 +163,11 @@ class Source:
 
 
 def tenths(pool: Pool, seed: int) -> Arrangement:
-    """Shuffles all examples: eight tenths for train, one for dev and the rest for test."""
+    """Shuffles all examples and assigns eight tenths to train, one tenth to dev and the rest to test."""
     order, n = shuffled(len(pool.labels), seed), len(pool.labels)
     return dict(zip(SPLITS, np.split(order, [n * 8 // 10, n * 8 // 10 + n // 10]), strict=True))
 
 
 def shuffled(n: int, seed: int) -> Ints:
-    """A permutation of ``range(n)`` that depends only on n and the seed."""
+    """Returns a permutation of ``range(n)`` that depends only on n and the seed."""
     return np.random.Generator(np.random.PCG64(seed)).permutation(n)

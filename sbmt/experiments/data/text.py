@@ -1,4 +1,4 @@
-"""Byte-level text: is a film review positive? Reads the reviews of IMDB from their original archive."""
+"""Byte-level text: is a film review positive? Reads the IMDB reviews from their original archive."""
 
 import re
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, sh
 ARCHIVE = "aclImdb_v1.tar.gz"
 PAIR = {"train": "aclImdb_train_labelled.tar.gz", "test": "aclImdb_test_labelled.tar.gz"}
 GET = f"download https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
-PAIR_NOTE = "From a public copy of the archive's labelled reviews, which was not compared with the archive itself."
+PAIR_NOTE = "Read from a public copy of the labelled reviews, which has not been compared with the original archive."
 NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")  # number and rating
-CLASSES = ("neg", "pos")  # by label, the folders of the reviews
-DEV_SEED = 0  # decides which training reviews are held out
+CLASSES = ("neg", "pos")  # folders of the reviews with labels 0 and 1
+DEV_SEED = 0  # seed that selects the held-out training reviews
 
 
 def _read(archive: Path, split: str) -> Examples:
-    """All labelled reviews of a split: negative ones first, by number within a class, however they are stored."""
+    """Reads all labelled reviews of a split, sorted by class (negative first) and by number within each class."""
 
     def is_review(name: str) -> bool:
         parts = PurePosixPath(name).parts
@@ -40,7 +40,7 @@ def _read(archive: Path, split: str) -> Examples:
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Shuffles every split, so that its first n examples are a fair sample; dev is a tenth of the training reviews."""
+    """Shuffles every split, so that its first n examples are a fair sample, and takes a tenth of train for dev."""
     train, test = (np.flatnonzero(pool.splits == split) for split in ("train", "test"))
     train, test = (x[shuffled(len(x), DEV_SEED)] for x in (train, test))
     n_dev = -(-len(train) // 10)
@@ -48,7 +48,7 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def text_files(path: Path | str) -> Source:
-    """The labelled IMDB reviews as bytes, neither cut nor cleaned; the dev split is a tenth of the training reviews.
+    """Returns the labelled IMDB reviews as bytes, neither cut nor cleaned; dev is a tenth of the training reviews.
 
     Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
     """

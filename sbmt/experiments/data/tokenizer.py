@@ -1,4 +1,4 @@
-"""Text as tokens of a byte-level vocabulary: every text can be encoded, and recovered from its ids."""
+"""Byte-level tokenisers, which can encode any text and recover it from its ids."""
 
 import hashlib
 import json
@@ -18,22 +18,22 @@ from sbmt.errors import SbmtError, is_integer, printable
 from sbmt.experiments.data.source import Symbols, SymbolType, check_numbers
 from sbmt.experiments.files import read_file, write_bytes
 
-SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # with RoBERTa's names
-LEAST_TOKENS, MOST_TOKENS = len(SPECIALS) + 256, 1 << 24  # of a vocabulary; RoBERTa's has 50,265
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # named as in RoBERTa
+LEAST_TOKENS, MOST_TOKENS = len(SPECIALS) + 256, 1 << 24  # limits of vocab_size; RoBERTa's is 50,265
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 _DO = "use a tokenizer.json in RoBERTa's format, or train one"
 _PROBE = "a\n\tbc  <s> <mask></s> Ée\u0301𝄞\0\x85\u2028 1٣’s\r\n "
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer":
-    """Trains a byte-pair encoding that begins with ``SPECIALS`` and all bytes; the same texts give the same vocabulary.
+    """Trains a byte-pair encoding whose first tokens are ``SPECIALS`` and all bytes. Training is deterministic.
 
     Paper: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (ACL 2016), over bytes as in
     Radford et al., Language Models are Unsupervised Multitask Learners (2019).
     """
     if not is_integer(vocab_size) or not LEAST_TOKENS <= vocab_size <= MOST_TOKENS:
-        expected = f"vocab_size ≥ {LEAST_TOKENS}, special tokens and bytes, and at most {MOST_TOKENS}"
-        raise SbmtError(expected, vocab_size, "give another size")
+        expected = f"vocab_size from {LEAST_TOKENS} (special tokens and bytes) to {MOST_TOKENS}"
+        raise SbmtError(expected, vocab_size, "choose a size in this range")
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -49,7 +49,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = 50265) -> "Tokenizer
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Byte-pair encoding of UTF-8 bytes, with RoBERTa's five special tokens, by the library ``tokenizers``.
+    """Byte-pair encoding of UTF-8 bytes with RoBERTa's five special tokens, based on the library ``tokenizers``.
 
     Special tokens may have any ids; text is never encoded as one of them.
     """
@@ -58,15 +58,15 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         if None in self.special_ids or self.vocab_size > MOST_TOKENS or getattr(self._library.model, "dropout", None):
-            got = f"{self.special_ids} for them, {self.vocab_size} in all"
-            expected = f"a tokeniser with ids of {', '.join(SPECIALS)}, all below {MOST_TOKENS}, and no dropout"
+            got = f"the ids {self.special_ids} and {self.vocab_size} in all"
+            expected = f"a tokeniser without dropout, with ids for {', '.join(SPECIALS)}, all below {MOST_TOKENS}"
             raise SbmtError(expected, got, _DO)
         if (decoded := self.decode(self.encode(_PROBE))) != _PROBE:
             raise SbmtError("a byte-level tokeniser that reproduces its text", f"{decoded!r} for {_PROBE!r}", _DO)
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Reads a ``tokenizer.json``, or raises SbmtError."""
+        """Reads a ``tokenizer.json``; raises SbmtError if the file is missing or unsuitable."""
         content = read_file(path, 1 << 28).decode(errors="surrogateescape")
         try:
             return cls(content)
@@ -74,7 +74,7 @@ class Tokenizer:
             raise SbmtError(f"{error.args[0]} in {path}", *error.args[1:]) from error
 
     def save(self, path: Path) -> None:
-        """Writes a ``tokenizer.json``, either all of it or nothing."""
+        """Writes a ``tokenizer.json`` atomically."""
         write_bytes(path, self.json.encode())
 
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str]]:
@@ -85,25 +85,25 @@ class Tokenizer:
         try:
             content = json.loads(self.json)
             if content.get("normalizer") or content["model"].get("continuing_subword_prefix"):
-                raise ValueError("it changes the text")  # and some normalisers print a panic before they fail
+                raise ValueError("it changes the text")  # some normalisers also print a panic before they fail
             library = tokenizers.Tokenizer.from_str(self.json)
-        except BaseException as error:  # a panic of its Rust code derives from BaseException
-            raise SbmtError("the JSON of a tokeniser", f"damaged JSON ({str(error)[:200]})", _DO) from error
+        except BaseException as error:  # panics in its Rust code derive from BaseException
+            raise SbmtError("valid JSON of a tokeniser", f"damaged JSON ({str(error)[:200]})", _DO) from error
         library.no_truncation()
         library.no_padding()
-        library.encode_special_tokens = True  # as text: "<s>" in a review is three characters
+        library.encode_special_tokens = True  # "<s>" in a review counts as three characters of text
         end, start = ((name, library.token_to_id(name) or 0) for name in ("</s>", "<s>"))
         library.post_processor = processors.RobertaProcessing(end, start)
         return library
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the JSON in UTF-8, which is that of the file."""
+        """SHA-256 of the JSON in UTF-8, equal to that of the saved file."""
         return hashlib.sha256(self.json.encode()).hexdigest()
 
     @cached_property
     def vocab_size(self) -> int:
-        """One more than the largest id."""
+        """Size of the vocabulary, counted as one more than the largest id."""
         return max(self._library.get_vocab(with_added_tokens=True).values()) + 1
 
     @cached_property
@@ -118,15 +118,15 @@ class Tokenizer:
 
     @property
     def id_type(self) -> SymbolType:
-        """The type of arrays of ids."""
+        """Data type of arrays of ids."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     def encode(self, text: str) -> Symbols:
-        """The ids of a text, without special ones."""
+        """Returns the ids of a text, without special tokens."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Symbols]:
-        """The ids of each text, encoded on all cores."""
+        """Returns the ids of each text, encoding on all cores."""
         return [np.array(encoding.ids, self.id_type) for encoding in self._encodings(texts, has_specials=False)]
 
     def _encodings(self, texts: Sequence[Any], *, has_specials: bool) -> "list[tokenizers.Encoding]":
@@ -136,12 +136,12 @@ class Tokenizer:
             raise SbmtError("texts that UTF-8 can encode", str(error)[:200], "remove lone surrogates") from error
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
-        """The text of ids. Special tokens have no text, and bytes that are not UTF-8 become ``�``."""
+        """Returns the text of ids. Special tokens are left out, and bytes that are not valid UTF-8 become ``�``."""
         known = check_numbers(ids if isinstance(ids, np.ndarray) else list(ids), self.vocab_size, "ids").tolist()
         return self._library.decode([i for i in known if i not in self.special_ids], skip_special_tokens=False)
 
     def glyph(self, token_id: int) -> str:
-        """A token as figures and tables show it: blanks and line ends visible, broken characters in hexadecimal."""
+        """Formats a token for figures and tables, with blanks and line ends visible and partial characters in hex."""
         check_numbers([token_id], self.vocab_size, "ids")
         token = self._library.id_to_token(int(token_id)) or ""
         if token in SPECIALS or any(sign not in _BYTE_OF for sign in token):
@@ -150,10 +150,10 @@ class Tokenizer:
         return "".join(_SIGNS.get(c, printable(c)) for c in text)
 
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
-        """Encodes texts as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``, and counts those cut at ``length``."""
+        """Encodes texts as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``, and counts those cut to ``length``."""
         least = 3 if second is None else 6
         if length < least:
-            raise SbmtError(f"length ≥ {least}: special tokens and one of each text", length, "give a larger length")
+            raise SbmtError(f"length ≥ {least}, for special tokens and one per text", length, "give a larger length")
         texts = first if second is None else list(zip(first, second, strict=True))
         self._library.enable_truncation(length, strategy="longest_first")
         try:
@@ -165,7 +165,7 @@ class Tokenizer:
 
 
 def _signs_of_bytes() -> dict[str, int]:
-    """The byte of each character in vocabularies: visible ones are those of Latin-1, others start at 256."""
+    """Maps characters in vocabularies to bytes: visible ones as in Latin-1, and all others from 256 upwards."""
     visible = [b for b in range(256) if chr(b).isprintable() and chr(b) not in " \xa0"]
     hidden = [b for b in range(256) if b not in visible]
     return {chr(b): b for b in visible} | {chr(256 + i): b for i, b in enumerate(hidden)}

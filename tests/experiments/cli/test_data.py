@@ -32,14 +32,14 @@ def test_data_are_prepared_from_files_that_are_named(succeed, refused, tmp_path)
     out = succeed(*command.split())
     assert "official" in out and "2 document(s)" in out and "0.50 0.50" in out
     (tmp_path / "new_aan_pairs.test.tsv").write_bytes(b"1.0\ta\tb\tother\ttext\n")
-    refused(command, "other settings")
+    refused(command, "differ in settings")
 
 
 def test_corpora_are_prepared_with_a_tokeniser_learnt_or_given_under_any_name(succeed, refused, tmp_path):
     """``make language`` prepares one text twice, in sub-words and in bytes."""
     write_corpus(tmp_path / "data" / "lm")
     assert "corpus: own" in succeed("data", "prepare", "corpus", "--vocab-size", "280")
-    refused("data prepare corpus --vocab-size 261", "have other vocab_size, settings")
+    refused("data prepare corpus --vocab-size 261", "differ in vocab_size, settings")
     succeed("data", "prepare", "corpus", "--name", "corpus-bytes", "--vocab-size", "261")
     (tmp_path / "mine.json").write_bytes((tmp_path / "cache" / "corpus" / "tokenizer.json").read_bytes())
     other = write_corpus(tmp_path / "other", seed=1)

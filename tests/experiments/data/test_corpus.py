@@ -79,9 +79,9 @@ def test_every_line_is_encoded_by_itself_however_many_at_once(tmp_path, monkeypa
 
 @pytest.mark.bad_input
 def test_too_little_text_or_a_file_in_two_splits_is_refused(tmp_path):
-    with pytest.raises(SbmtError, match="put UTF-8 text there"):
+    with pytest.raises(SbmtError, match="provide UTF-8 text in"):
         corpus_source(tmp_path, tokenizer=TOKENIZER)
-    with pytest.raises(SbmtError, match="text of 3 lines or more for train and dev and test, got 2"):
+    with pytest.raises(SbmtError, match="at least 3 lines of text to divide into train, dev, test, got 2"):
         corpus_source(write(tmp_path, {"some.txt": "one\ntwo\n"}), tokenizer=TOKENIZER)
     same = dict.fromkeys(["train.txt", "test.txt"], "a\nb\nc\n")
     with pytest.raises(SbmtError, match="train.txt and test.txt with the same text"):

@@ -49,7 +49,7 @@ def test_tables_become_splits(tmp_path, pool_of, task, end, given, read, origin)
     source = glue_files(task, write(tmp_path, task, given, end))
     assert (source.name, source.task) == (task if origin == "official" else f"{task}-subset", task)
     assert source.origin == origin
-    assert ("do not compare" in source.notes[-1]) == (origin == "stand-in")
+    assert ("not comparable" in source.notes[-1]) == (origin == "stand-in")
     assert ("test is the official dev table" in source.notes[-1]) == ("dev_subset" not in read)
     pool, documents = pool_of(source)
     tables = zip(SPLITS, read, strict=False)
@@ -135,8 +135,8 @@ def test_tables_without_labels(read):
     ("content", "message"),
     [
         (b"", "columns sentence, label in line 1"),
-        (b"sentence\tlabel\nshort\n\n", "got none, and 2 that are too short"),
-        (b"sentence\tlabel\ngood\t1\ngood\tbad\t1\n", "2 columns in .*train.tsv, line 3, .*, got 3"),
+        (b"sentence\tlabel\nshort\n\n", "got only 2 rows with too few columns"),
+        (b"sentence\tlabel\ngood\t1\ngood\tbad\t1\n", "2 columns, as in line 1, and .*train.tsv, line 3, got 3"),
         (b"sentence\tlabel\ngood\t1\nb\xe9b\xe9\t0\n", "UTF-8 text in .*train.tsv, line 3"),
         (b"sentence\tlabel\ngood\t2\n", "one of the labels 0, 1 in .*train.tsv, line 2, got '2': correct"),
     ],

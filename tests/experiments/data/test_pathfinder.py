@@ -96,5 +96,5 @@ def test_pixels_are_means_of_samples(drawn):
 
 def test_no_room(monkeypatch):
     monkeypatch.setattr(module, "MOST_FAILURES", 300)
-    with pytest.raises(SbmtError, match=r"one of \d+ attempts satisfies, got PathfinderSettings.*: shorten the curves"):
+    with pytest.raises(SbmtError, match=r"one of \d+ attempts succeeds, got PathfinderSettings.*: shorten the curves"):
         made(2, PathfinderSettings(size=16, contour_length=60))

@@ -40,7 +40,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_not_made_again(tmp_path):
 @pytest.mark.bad_input
 def test_other_examples_of_the_same_name_are_refused(tmp_path):
     before = contents(prepare(toy_source(), tmp_path).folder)
-    with pytest.raises(SbmtError, match="have other settings"):
+    with pytest.raises(SbmtError, match="differ in settings"):
         prepare(toy_source(make=None, settings={"seed": 1}), tmp_path)
     assert contents(tmp_path / "toy-listops") == before
 
@@ -66,17 +66,17 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(make=lambda task, n, i: Examples.of([(b"\x09",)] * n, [0] * n)), r"ids are in \[0, 6\), got 10"),
         (dict(make=lambda task, n, i: Examples.of([(b"a",)] * n, [0] * n, x=[1])), "rows of lengths and extras"),
         (dict(symbol_type="uint16"), "uint16 symbols, got uint8"),
-        (dict(make=lambda task, n, i: Examples.of([(b"\0",) * (1 + i % 2)] * n, [0] * n)), "as many documents"),
+        (dict(make=lambda task, n, i: Examples.of([(b"\0",) * (1 + i % 2)] * n, [0] * n)), "equally many documents"),
         (dict(arrange=lambda pool: {"train": pool.labels, "dev": pool.labels}), "none named test"),
-        (dict(arrange=lambda pool: dict.fromkeys(SPLITS, np.arange(3))), "in one split, got example 0 in 3 places"),
-        (dict(name="../x"), "named in letters"),
-        (dict(name=3), "named in letters"),
-        (dict(files={"../x": ""}), "named in letters"),
+        (dict(arrange=lambda pool: dict.fromkeys(SPLITS, np.arange(3))), "one split only, got example 0 in 3 places"),
+        (dict(name="../x"), "names of letters"),
+        (dict(name=3), "names of letters"),
+        (dict(files={"../x": ""}), "names of letters"),
         (dict(files={"labels.npy": ""}), "that are not reserved"),
         (dict(files={"info.json": ""}), "that are not reserved"),
-        (dict(files=None), "a dict files"),
-        (dict(parts=None), "functions parts and arrange"),
-        (dict(parts=lambda: None), "pairs of a split's name and its Examples, got NoneType"),
+        (dict(files=None), "files as a dict"),
+        (dict(parts=None), "parts and arrange as functions"),
+        (dict(parts=lambda: None), "pairs of a split name and Examples, got NoneType"),
         (dict(arrange=lambda pool: None), "a dict of splits, got NoneType"),
         (dict(class_names=None), "tuples of strings, got NoneType"),
         (dict(class_names=("\ud800", "b")), "remove lone surrogates"),
@@ -84,7 +84,7 @@ def test_folders_that_prepare_has_not_made_are_left_alone(tmp_path, name):
         (dict(make=lambda task, n, i: Examples.of([(b"\1",)] * 4, [0] * 4)), "the same ones in dev and test"),
         (dict(settings={"a": object()}), "settings that JSON can store"),
         (dict(origin="elsewhere"), "origin to be one of"),
-        (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "as a row of integers"),
+        (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [[2], [3, 4]]}), "a flat list of integers for"),
         (dict(arrange=lambda pool: {"train": [0], "dev": [1], "test": [-1]}), r"examples of test in \[0"),
     ],
 )

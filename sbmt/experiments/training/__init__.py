@@ -1,4 +1,4 @@
-"""Training: configurations of every task, one function that trains them all, and runs on disk."""
+"""Training: the configuration of every task, a function that trains any of them, and saved runs."""
 
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate

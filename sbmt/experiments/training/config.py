@@ -1,4 +1,4 @@
-"""Settings of a training run, and what its task determines: model, data, loss, optimiser, scores."""
+"""Configuration of a training run: its settings, and the model, data, loss, optimiser and scores of its task."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -19,50 +19,50 @@ from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
 
-BETAS = 0.9, 0.99  # of Adam, for block models with a separate learning rate
-FIT_RATE = 3.0  # the learning rate of block models that learn by likelihood, in multiples of the network's
-CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # of language models
-MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # besides defaults of 0
+BETAS = 0.9, 0.99  # Adam's betas for block models with a separate learning rate
+FIT_RATE = 3.0  # learning rate of block models trained by likelihood, relative to the network's
+CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # defaults of language models
+MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # so may defaults of 0
 Config = TypeVar("Config", bound="TrainingConfig")
 CONFIGS: dict[str, type["TrainingConfig"]] = {}
-"""The configuration class of every task; a class that names its ``tasks`` is registered when it is defined."""
+"""Maps tasks to configuration classes; a class that names its ``tasks`` is registered when it is defined."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig(ABC):
-    """Everything that determines a run, apart from data, versions and hardware.
+    """All settings that determine a run, apart from data, versions and hardware.
 
-    The command line offers each field that is an ``option``, and every option of the attention, by name. Options may be
-    given as a mapping of those that differ from the defaults. A new task is a subclass of ``GeneratedConfig`` or
-    ``PreparedConfig``; keywords of its class statement are ``tasks``, its names, and defaults that differ.
+    The command line offers every field defined by ``option``, and every option of the attention mechanism. ``options``
+    may be a mapping of the values that differ from the defaults. To add a task, subclass ``GeneratedConfig`` or
+    ``PreparedConfig`` and pass ``tasks`` (the task names) and changed defaults as keywords of the class statement.
     """
 
-    attention: str = option("sbm", "name of the attention", ATTENTIONS)
-    options: Any = None  # the attention's own; None: its defaults
-    option_defaults: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)  # of any; not saved
-    positions: Positions = option("learned", "positions of tokens: learned, rotary or none")
+    attention: str = option("sbm", "name of the attention mechanism", ATTENTIONS)
+    options: Any = None  # options of the attention mechanism; None for its defaults
+    option_defaults: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)  # not saved
+    positions: Positions = option("learned", "position encoding: learned, rotary or none")
     has_tied_start: bool = option(False, "start the key projection as a copy of the query projection")
     density_weight: float = option(0.0, "λ, weight of the mean density in the loss")
-    density_kind: DensityKind = option("sampled", "density in the loss: sampled or expected")
-    length: int = option(64, "tokens per sequence, and number of values")
+    density_kind: DensityKind = option("sampled", "kind of density in the loss: sampled or expected")
+    length: int = option(64, "tokens per sequence, and number of distinct values")
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
-    block_model_rate: float | None = option(None, "rate of SBM attentions; None: the network's, tripled for likelihood")
-    d_model: int = option(32, "width")
-    d_hidden: int = option(32, "width inside the MLPs")
-    n_heads: int = option(1, "heads per layer")
-    n_layers: int = option(1, "layers")
-    embedding_std: float = option(1.0, "standard deviation of token embeddings at the start")
-    seed: int = option(0, "seed of weights, data and masks")
+    block_model_rate: float | None = option(None, "rate of SBM layers; None: the network's, tripled for likelihood")
+    d_model: int = option(32, "width of the model")
+    d_hidden: int = option(32, "hidden width of the MLPs")
+    n_heads: int = option(1, "number of heads per layer")
+    n_layers: int = option(1, "number of layers")
+    embedding_std: float = option(1.0, "initial standard deviation of token embeddings")
+    seed: int = option(0, "random seed of weights, data and masks")
     task: str = ""
-    accumulate: int = option(1, "parts that a batch is computed in, to save memory")
-    precision: Literal["32-true", "bf16-mixed"] = option("32-true", "32-true or bf16-mixed")
+    accumulate: int = option(1, "number of parts that a batch is split into, to save memory")
+    precision: Literal["32-true", "bf16-mixed"] = option("32-true", "floating-point precision: 32-true or bf16-mixed")
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    is_generated: ClassVar[bool] = False  # whether sequences are drawn from a generator, without a dev split, on a CPU
+    is_generated: ClassVar[bool] = False  # whether sequences are generated, without a dev split, on a CPU
     is_image: ClassVar[bool] = False  # whether tokens are pixels
-    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # the score on dev that selects the weights to keep
+    best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # dev score that selects the weights to keep
     evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
     checkpoint_every: ClassVar[int] = 200  # steps between checkpoints, and between evaluations on dev if there is one
 
@@ -75,21 +75,21 @@ class TrainingConfig(ABC):
                 cls.__annotations__[f.name] = f.type
                 start = field(default=defaults.pop(f.name), compare=f.compare, repr=f.repr, metadata=f.metadata)
                 setattr(cls, f.name, start)
-        super().__init_subclass__(**defaults)  # refuses those that are left
+        super().__init_subclass__(**defaults)  # rejects unknown keywords
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", self._make_options())
         self._check_fields()
         choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
-            raise SbmtError(f"accumulate that divides a batch of {self.batch_size}", self.accumulate, "change one")
+            raise SbmtError(f"accumulate to divide batch_size, {self.batch_size}", self.accumulate, "change either")
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
         if learning == "likelihood" and self.density_weight:
-            raise SbmtError("density_weight = 0 with likelihood", self.density_weight, "lower edges_per_query instead")
+            raise SbmtError("density_weight = 0 with likelihood", self.density_weight, "reduce edges_per_query instead")
 
     def _check_fields(self) -> None:
-        """Raises SbmtError unless every field has a value of its type; numbers must be positive, a few may be 0."""
+        """Raises SbmtError unless every field has a value of its type; numbers must be positive, but a few may be 0."""
         check_seed(self.seed)
         hints = get_type_hints(type(self))
         for f in fields(self):
@@ -103,9 +103,9 @@ class TrainingConfig(ABC):
             elif not isinstance(value, bool | str):
                 may_be_0 = f.default == 0 or f.name in MAY_BE_0
                 if not 0 <= value <= sys.float_info.max or (value == 0 and not may_be_0):
-                    raise SbmtError(f"{f.name} {'≥' if may_be_0 else '>'} 0", value, "give such a number")
+                    raise SbmtError(f"{f.name} {'≥' if may_be_0 else '>'} 0", value, "choose another value")
                 if isinstance(value, int) and value >= 1 << 31:
-                    raise SbmtError(f"{f.name} < 2³¹", value, "give such a number")
+                    raise SbmtError(f"{f.name} < 2³¹", value, "choose a smaller value")
 
     def _make_options(self) -> Any:
         kind: Any = options_of(self.attention)
@@ -118,26 +118,26 @@ class TrainingConfig(ABC):
         return make_options(self.attention, start | dict(self.options or {}))
 
     def attention_arguments(self) -> dict[str, Any]:
-        """The attention's options, and where its constructor takes it, ``n_positions``: the length of the task."""
+        """Returns the options of the attention mechanism, plus ``n_positions`` if its constructor takes it."""
         arguments = arguments_of(self.options)
         if "n_positions" in parameters_of(ATTENTIONS[self.attention]):
             arguments.setdefault("n_positions", self.length)
         return arguments
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary for JSON."""
+        """Returns the fields as a dictionary for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "option_defaults"}
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
-        """The configuration of :meth:`to_dict`; SbmtError if a field is unknown or a value is out of range."""
+        """Restores a configuration from :meth:`to_dict`; raises SbmtError for an unknown field or an invalid value."""
         try:
             return cls(**values)
         except TypeError as error:  # an unknown field, or no fields at all
-            raise SbmtError(f"settings of {cls.__name__}", error, "train again with this version") from error
+            raise SbmtError(f"the fields of {cls.__name__}", error, "train again with this version") from error
 
     def override(self: Config, **values: Any) -> Config:
-        """A copy with changed fields and options, except those given as None; a new attention keeps shared options."""
+        """Returns a copy with changed fields and options, ignoring None. A new attention keeps any shared options."""
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
         changed = {name: value for name, value in given.items() if name in known}
@@ -148,29 +148,29 @@ class TrainingConfig(ABC):
 
     @abstractmethod
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """The model, with weights drawn from torch's global generator; see :func:`build_model`."""
+        """Builds the model, drawing weights from torch's global generator; see :func:`build_model`."""
 
     def make_encoder(self, vocab_size: int | None, **arguments: Any) -> Encoder:
-        """An encoder with the network and the attention of the configuration."""
+        """Builds an encoder with the configured network and attention mechanism."""
         names = ["d_model", "d_hidden", "n_heads", "n_layers", "embedding_std", "positions", "has_tied_start"]
-        names += ["attention", "dropout", "attention_dropout", "convolution"]  # some of which not every task has
+        names += ["attention", "dropout", "attention_dropout", "convolution"]  # fields that only some tasks have
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else None
         rows = self.n_layers * (self.d_model + self.d_hidden) + (length or 0) + (vocab_size or 0)
-        if 4 * rows * self.d_model >= MOST_TENSORS:  # bytes; a mistake, and building the network would exhaust memory
-            raise SbmtError(f"a network of less than {MOST_TENSORS:,} bytes", "a larger one", "choose smaller sizes")
+        if 4 * rows * self.d_model >= MOST_TENSORS:  # in bytes; such a network would exhaust memory
+            raise SbmtError(f"a network of fewer than {MOST_TENSORS:,} bytes", "a larger one", "choose smaller sizes")
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """Loads the weights that training starts from, if any; returns what results record of them."""
+        """Loads any weights that training starts from, and returns a record of them for the result."""
         return {}
 
     @abstractmethod
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """The data of a run, with the tokeniser of a finished run; generated test examples depend on ``test_seed``."""
+        """Opens a run's data, with the tokeniser of a finished run if given; ``test_seed`` seeds generated tests."""
 
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """The cross entropy in nats, binary if there is a single logit; the mean over no labels is 0."""
+        """Computes the cross entropy in nats (binary for a single logit); the mean over no labels is 0."""
         if not len(labels) and reduction == "mean":
             return 0.0 * logits.float().sum()
         if logits.shape[-1] == 1:
@@ -179,19 +179,19 @@ class TrainingConfig(ABC):
         return nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
 
     def predict(self, logits: Tensor) -> Tensor:
-        """The likeliest labels."""
+        """Returns the most likely labels."""
         return (logits.flatten() > 0).long() if logits.shape[-1] == 1 else logits.argmax(-1)
 
     def make_optimizer(self, parameters: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
-        """AdamW on groups of parameters, with the largest learning rate for groups that do not specify one."""
+        """Creates AdamW for groups of parameters; groups without a learning rate of their own use ``learning_rate``."""
         decay, eps = getattr(self, "weight_decay", 0.0), 1e-8 if self.is_generated else 1e-6
         return torch.optim.AdamW(parameters, self.learning_rate, eps=eps, weight_decay=decay)
 
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """The parameters of a model; those of SBM attentions form a second group if their learning rate differs.
+        """Groups a model's parameters; those of SBM layers form a second group if their learning rate differs.
 
-        Without ``block_model_rate``, those that learn by likelihood take larger steps than the network. After a rare
-        huge gradient, Adam would hardly move for a thousand steps; with these betas it does so for a hundred.
+        Without ``block_model_rate``, SBM layers trained by likelihood have a higher rate than the network. After a rare
+        huge gradient, Adam's steps stay tiny for about a thousand steps by default, and for a hundred with these betas.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -203,31 +203,31 @@ class TrainingConfig(ABC):
         return [*groups, {"params": list(apart.values()), "lr": rate, "betas": BETAS}] if apart else groups
 
     def learning_rate_share(self, step: int) -> float:
-        """The learning rate at a step (from 0) as a share of the largest.
+        """Returns the learning rate at a step, counted from 0, as a fraction of the largest.
 
-        It rises linearly over ``warmup_steps``, and falls over the last ``cooldown`` steps or, without one, all others.
+        It rises linearly over ``warmup_steps`` and falls over the last ``cooldown`` steps, or else over all others.
         """
         warmup = getattr(self, "warmup_steps", 0)
         cooldown = getattr(self, "cooldown", self.steps - warmup - 1)
         return min(1.0, (step + 1) / (warmup + 1), (self.steps - step) / (cooldown + 1))
 
     def n_examples(self, split: str) -> int | None:
-        """The number of examples of ``dev`` or of a test split to evaluate; None means all."""
+        """Returns how many examples of ``dev`` or a test split to evaluate; None means all."""
         return getattr(self, "dev_examples" if split == "dev" else "test_examples", None)
 
     def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
-        """Further metrics of a test, such as perplexity or F1."""
+        """Returns additional metrics of an evaluation, such as perplexity or F1."""
         return {}
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """Scores of simple predictors on a test split, for comparison."""
+        """Returns the scores of simple predictors on a test split, for comparison."""
         return {}
 
 
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:
-    """The model of a configuration, with weights drawn from its seed; torch's global generator is left as it was.
+    """Builds the model of a configuration from its seed, without changing the state of torch's global generator.
 
-    ``info`` describes prepared examples to the model: ``vocab_size``, ``class_names``, ``n_documents``.
+    ``info`` describes prepared examples: ``vocab_size``, ``class_names`` and ``n_documents``.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -1,4 +1,4 @@
-"""The data of a run: feeds make batches by number, and streams divide them among processes."""
+"""The data of a run: feeds make batches, and streams divide the batches among processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -17,27 +17,27 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
 ExamplesOf = Callable[[int], Numbers | None]
-"""The examples of batch 0, 1, …; None after the last."""
+"""Returns the examples of batch 0, 1, …, and None after the last batch."""
 
 INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
-"""The data on prepared examples that results record."""
+"""Facts about prepared examples that are recorded in results."""
 
 
 @dataclass(frozen=True, eq=False)
 class Feed:
-    """A split, from which batches are made by number."""
+    """A split of the data and a function that makes batches from it."""
 
     n_examples: int
     batch: Callable[[Numbers, slice, int], Batch]
-    """Makes a part of the batch of these examples; random choices depend on the batch's number."""
-    lengths: Numbers | None = None  # of the examples, if those of similar length share a batch, for less padding
-    is_endless: bool = False  # whether any number of examples can be generated
+    """Makes a part of the batch of these examples; random choices depend on the batch number, the last argument."""
+    lengths: Numbers | None = None  # lengths of the examples if batches are sorted by length
+    is_endless: bool = False  # whether examples are generated without limit
 
     def __len__(self) -> int:
         return self.n_examples
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Training batches: permutations of all examples, one after another, or new examples every time."""
+        """Returns endless training batches, from successive permutations of all examples or from new examples."""
         if self.is_endless:
             return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
         if self.lengths is not None:
@@ -45,19 +45,19 @@ class Feed:
         return lambda number: batches.training_examples(len(self), batch_size, seed, number)
 
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The first ``n_examples`` in order, each exactly once; None means all."""
+        """Returns batches of the first ``n_examples`` in order, each exactly once; None means all."""
         n = n_examples or len(self)
         return batches.once(np.arange(n if self.is_endless else min(n, len(self))), batch_size)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """The same, from short to long if those of similar length share a batch."""
+        """Returns the batches of :meth:`in_order`, sorted from short to long if the feed has lengths."""
         if self.lengths is None:
             return self.in_order(batch_size, n_examples)
         return batches.once(np.argsort(self.lengths[:n_examples], kind="stable"), batch_size)
 
 
 def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False) -> Feed:
-    """Labelled examples; the encoding turns their symbols into tokens."""
+    """Makes a feed of labelled examples, whose symbols the encoding turns into tokens."""
     lengths = np.asarray(split.lengths[split.indices].sum(1)) if is_by_length else None
     return Feed(len(split), lambda examples, part, _: make_batch(split, examples[part], encoding), lengths)
 
@@ -65,14 +65,14 @@ def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False
 class Sequences:
     """Makes batches of consecutive sequences from one generator, which skips to the first sequence of a batch.
 
-    ``sample`` draws a number of sequences, which are the same whether drawn together or one by one.
+    ``sample`` draws a given number of sequences, which are the same whether drawn together or one by one.
     """
 
     def __init__(self, sample: Callable[[int, torch.Generator], Batch], seed: int) -> None:
         self.sample, self.generator, self.next = sample, torch.Generator().manual_seed(seed), 0
 
     def __call__(self, examples: Numbers, part: slice, number: int) -> Batch:
-        """A part of a batch."""
+        """Makes a part of a batch."""
         here = examples[part]
         if here[0] < self.next:
             self.generator.manual_seed(self.generator.initial_seed())
@@ -88,15 +88,15 @@ class Sequences:
 class TaskData:
     """The data of a run."""
 
-    feeds: dict[str, Feed]  # train, dev if the task has it, test, and further test splits
-    info: dict[str, Any] = field(default_factory=dict)  # what results record about prepared examples
+    feeds: dict[str, Feed]  # train, test, and any dev or additional test splits
+    info: dict[str, Any] = field(default_factory=dict)  # facts about prepared examples that results record
     splits: dict[str, Split] = field(default_factory=dict)  # the prepared examples of the feeds
-    blocks: dict[str, Blocks] = field(default_factory=dict)  # by split, of a corpus
-    tokenizer: Tokenizer | None = None  # of tasks on text in words
+    blocks: dict[str, Blocks] = field(default_factory=dict)  # blocks of a corpus, by split
+    tokenizer: Tokenizer | None = None  # only for tasks on tokenised text
 
 
 class BatchStream(IterableDataset[Batch]):
-    """Batches by number from ``first`` on, of which each of ``n_ranks`` processes makes its own slice."""
+    """A stream of batches from number ``first`` on, in which each of ``n_ranks`` processes makes one slice."""
 
     def __init__(self, feed: Feed, examples_of: ExamplesOf, *, rank: int = 0, n_ranks: int = 1, first: int = 0) -> None:
         self.feed, self.examples_of = feed, examples_of

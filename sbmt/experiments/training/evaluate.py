@@ -1,4 +1,4 @@
-"""A model's answers to single examples, in training and afterwards."""
+"""Evaluates models example by example, during and after training."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -24,16 +24,16 @@ from sbmt.sparsification.fit import kept
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluation(Scores):
-    """The scores of a model, and its answers to test examples in the order of the split.
+    """The scores of a model, and its predictions for the test examples in the order of the split.
 
-    There is a label for each example, for each token of repeated tokens, or for each selected token of a language
-    model. For pairs of documents, densities are means over the two.
+    Depending on the task, each example, each token or each selected token has a label. For pairs of documents, the
+    densities are means over both documents.
     """
 
-    predicted: Tensor  # (n_labels,), the likeliest labels
+    predicted: Tensor  # (n_labels,), the most likely labels
     labels: Tensor  # (n_labels,)
     losses: Tensor  # (n_labels,), cross entropy in nats
-    example_densities: Tensor  # (n_examples, layers, heads), share of pairs attended
+    example_densities: Tensor  # (n_examples, layers, heads), share of pairs in the mask
 
     @property
     def n_examples(self) -> int:
@@ -42,16 +42,16 @@ class Evaluation(Scores):
 
     @property
     def scores(self) -> Scores:
-        """The scores alone."""
+        """The scores without the results for single examples."""
         return Scores(**{f.name: getattr(self, f.name) for f in fields(Scores)})
 
 
 @torch.no_grad()
 def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, seed: int = 0) -> Evaluation:
-    """Runs a model, on any device, on the first test examples; None means all, or as many as training was tested on.
+    """Evaluates a model on its device on the first test examples; None means all, or as many as after training.
 
-    Logits are means over ``n_samples`` draws of the masks (the mean in Theorem 1); the seed is that of masks and of
-    generated sequences.
+    Logits are means over ``n_samples`` draws of the masks (the mean in Theorem 1). The seed determines the masks, and
+    the sequences if they are generated.
     """
     check_seed(seed)
     check_sizes(n_samples=n_samples, **({} if n_examples is None else {"n_examples": n_examples}))
@@ -59,20 +59,20 @@ def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, see
     data = config.open_data(run.tokenizer, seed)
     found, wanted = data.info.get("sha256"), run.about.get("data", {}).get("sha256")
     if found != wanted:
-        raise SbmtError(f"examples with checksum {wanted}", found, "prepare the data that the run was trained on")
+        raise SbmtError(f"examples with checksum {wanted}", found, "prepare the data that the run used")
     feed = data.feeds["test"]
     stream = BatchStream(feed, feed.in_order(config.evaluation_batch, n_examples))
-    first = 2 * TEST_SEED if config.is_generated else 0  # far from the seeds of sequences
+    first = 2 * TEST_SEED if config.is_generated else 0  # far from the seeds of the sequences
     return joined(config, list(_answers(run, stream, first + seed, n_samples)))
 
 
 @torch.no_grad()
 def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 0) -> list[int]:
-    """The label with the largest logit for every row of a table of the run's GLUE task, in order."""
+    """Predicts the label of every row in a table of the run's GLUE task, in order."""
     check_seed(seed)
     check_sizes(n_samples=n_samples)
     config, tokenizer = cast(GlueConfig, run.config), run.tokenizer
-    assert tokenizer is not None  # every run on GLUE has one
+    assert tokenizer is not None  # every GLUE run has a tokeniser
     documents = [tuple(text.encode() for text in texts) for texts in rows.texts]
     split = divide(Examples.of(documents, [0] * len(documents)), {"": np.arange(len(documents))})[""]
     feed = config.feed(tokenizer, encode_split(split, tokenizer, config.length)[0])
@@ -81,13 +81,13 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
 
 
 def inputs(batch: Batch) -> dict[str, Any]:
-    """The arguments of a model for a batch; without a mask where all tokens are real."""
+    """Returns the arguments that a model takes for a batch; the mask is None if all tokens are real."""
     found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
     return found if batch.selected is None else found | {"selected": batch.selected}
 
 
 def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]) -> tuple[Tensor, ...]:
-    """Answers to a batch in the order of :class:`Evaluation`, from the mean over outputs with different masks."""
+    """Returns predictions, labels, losses and densities for a batch, averaging outputs with different masks."""
     logits = torch.stack([output.values for output in outputs]).mean(0)
     n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
     found = [config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none")]
@@ -99,10 +99,10 @@ def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]
 
 
 def joined(config: TrainingConfig, parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
-    """The answers to all batches together; SbmtError if there is no label among them."""
+    """Combines the answers to all batches into one evaluation; raises SbmtError if they contain no label."""
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
     if not len(labels):  # a few blocks may have no hidden token
-        raise SbmtError("a label to predict among the examples", "none", "take more examples")
+        raise SbmtError("at least one label to predict", "none", "evaluate more examples")
     each: dict[str, Any] = {"predicted": predicted, "labels": labels, "losses": losses, "example_densities": densities}
     samples = {"loss": losses, "accuracy": predicted == labels, "density": densities, "expected_density": expected}
     means: dict[str, Any] = {name: float(x.double().mean()) for name, x in samples.items()}
@@ -111,7 +111,7 @@ def joined(config: TrainingConfig, parts: Sequence[tuple[Tensor, ...]]) -> Evalu
 
 
 def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> Iterator[tuple[Tensor, ...]]:
-    """The answers to every batch over ``n_samples`` draws of the masks."""
+    """Yields the answers to every batch, averaged over ``n_samples`` draws of the masks."""
     generator = torch.Generator().manual_seed(seed)
     device = next(run.model.parameters()).device
     with kept(run.model.modules(), "training"):

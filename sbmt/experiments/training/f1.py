@@ -1,4 +1,4 @@
-"""The several scores that papers call F1."""
+"""The different scores that papers call F1."""
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -8,13 +8,13 @@ Labels = Int[Tensor, " n"]
 
 
 def pipeline_f1(predictions: Labels, labels: Labels) -> Float[Tensor, ""]:
-    """The F1 that the pipeline behind the paper's GLUE results prints: label 1 against label 0.
+    """Computes F1 as the pipeline behind the paper's GLUE results prints it: label 1 against label 0.
 
-    With three classes, confusions with class 2 count neither for nor against the model: predictions that are right two
-    times out of three, with evenly spread errors, reach 0.8. The paper's 84 on MNLI is probably this figure.
+    With three classes, confusions with class 2 are ignored, so that predictions that are right two times out of three,
+    with evenly spread errors, reach 0.8. The paper's 84 on MNLI is probably this score.
     Source: the Nyströmformer repository's GLUE code, reimplemented.
 
-    Example, by hand: TP = 1 and FN = 1, while both confusions with class 2 go unseen, hence 2 TP / (2 TP + FP + FN):
+    Example, where both confusions with class 2 are ignored, so that TP = 1, FN = 1 and 2 TP / (2 TP + FP + FN) = 2/3:
         >>> import torch
         >>> round(float(pipeline_f1(torch.tensor([1, 0, 2, 1]), torch.tensor([1, 1, 1, 2]))), 4)
         0.6667
@@ -24,10 +24,10 @@ def pipeline_f1(predictions: Labels, labels: Labels) -> Float[Tensor, ""]:
 
 
 def glue_f1(predictions: Labels, labels: Labels, n_classes: int) -> dict[str, float]:
-    """F1 of several kinds by name; 0/0 counts as 0.
+    """Computes several kinds of F1, by name; 0/0 counts as 0.
 
-    ``f1``, for two classes only, is that of label 1, GLUE's second measure on QQP; ``macro_f1`` is the mean over the
-    classes that labels or predictions contain; ``pipeline_f1`` is :func:`pipeline_f1`.
+    ``f1``, only for two classes, is the F1 of label 1, which GLUE also reports on QQP; ``macro_f1`` is the mean over
+    classes that occur in labels or predictions; ``pipeline_f1`` is :func:`pipeline_f1`.
     """
     macro = multiclass_f1_score(predictions, labels, n_classes, average="macro")
     found = {"macro_f1": macro, "pipeline_f1": pipeline_f1(predictions, labels)}

@@ -19,7 +19,7 @@ from sbmt.experiments.training.run import BEST, STATE, OnStep, Run, best_row, re
 
 EXPECTED = ["does not have many workers", "exists and is not empty", "IterableDataset", "litlogger", "LeafSpec"]
 EXPECTED += ["have no `val_dataloader`", "The dirpath has changed", "across ranks is zero"]
-"""Warnings of Lightning about things that are done on purpose here."""
+"""Lightning's warnings about choices that are deliberate here."""
 
 
 def fit(
@@ -32,13 +32,13 @@ def fit(
     devices: int = 1,
     nodes: int = 1,
 ) -> Run:
-    """Trains a model, keeps the weights that do best on dev where the task has it, and tests them.
+    """Trains a model, keeps the weights that score best on any dev split, and tests them.
 
-    The run is written to ``folder``, with checkpoints during training; if it is None, nothing is kept. With ``resume``
-    it continues from the checkpoint there, or starts again if there is none yet, and the result equals that of an
+    The run and its checkpoints are written to ``folder``; if this is None, nothing is kept. With ``resume``, training
+    continues from the checkpoint in the folder, or starts again if there is none, and the result equals that of an
     uninterrupted run on the same machine with the same number of threads. ``on_step`` is called after every optimiser
-    step. ``accelerator`` is ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` leaves the choice to the
-    task. Each of ``devices`` processes on each of ``nodes`` machines has a device of its own.
+    step. ``accelerator`` is ``cpu``, ``cuda`` or another name known to Lightning; ``auto`` means ``cpu`` for generated
+    sequences. Each of ``nodes`` machines runs ``devices`` processes, each with a separate device.
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # imports Lightning, which reads the rank from the environment
@@ -46,7 +46,7 @@ def fit(
 
     data = config.open_data()
     if config.is_generated and accelerator == "auto":
-        accelerator = "cpu"  # networks so small gain nothing from a GPU
+        accelerator = "cpu"  # such small networks do not benefit from a GPU
     where: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "num_nodes": nodes}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
@@ -55,13 +55,13 @@ def fit(
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", f".*({'|'.join(EXPECTED)}).*")
         trainer = make_trainer(config, folder, where)
-        if trainer.is_global_zero:  # after everything that can be wrong with the settings has been checked
+        if trainer.is_global_zero:  # after all settings have been checked
             stack.enter_context(only_writer(folder))
             claim(folder, config, resume)
         resume = resume and (folder / STATE).exists()
         stack.enter_context(_interruptible())
         start = time.perf_counter()
-        if resume and not config.is_generated:  # finds damage now, not after training
+        if resume and not config.is_generated:  # reveals damage before training
             load_weights(module.model, read_tensors(folder / BEST), folder)
         trainer.fit(module, ckpt_path=folder / STATE if resume else None)
         seconds = time.perf_counter() - start
@@ -71,7 +71,7 @@ def fit(
             best = best_row(config, module.rows)
             about |= {"best_step": best["step"], "dev": {name: best[name] for name in ("accuracy", "loss")}}
         tests = [name for name in data.feeds if name not in ("train", "dev")]
-        for name in reversed(tests):  # ending with ``test``, whose scores are the run's
+        for name in reversed(tests):  # ends with ``test``, whose scores become the run's
             trainer.test(module, module.evaluation(name), verbose=False)
             baselines = config.baselines(data, name, module.scores)
             about |= baselines if name == "test" else {name: asdict(module.scores) | baselines}
@@ -84,35 +84,35 @@ def fit(
 
 
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
-    """Writes the configuration into the folder, or compares it to resume; SbmtError if it differs or has finished."""
+    """Writes the configuration to a folder; to resume, raises SbmtError if it differs or the run has finished."""
     if not resume:
-        check_unkept(folder, "name another folder, or continue with --resume")
+        check_unkept(folder, "choose another folder, or continue with --resume")
     else:
         before, now = read_config(folder).to_dict(), config.to_dict()
         before, now = before | before.pop("options"), now | now.pop("options")
         if changed := sorted(name for name in before | now if before.get(name) != now.get(name)):
-            values = ", ".join(f"{name} is {now.get(name)}, the run has {before.get(name)}" for name in changed)
+            values = ", ".join(f"{name} is {now.get(name)}, but the run has {before.get(name)}" for name in changed)
             raise SbmtError(f"cannot resume the run in {folder}: {values}")
         if has_kept(folder) and not (folder / STATE).exists():
-            raise SbmtError(f"an unfinished run in {folder}", "a finished one", "name another folder")
+            raise SbmtError(f"an unfinished run in {folder}", "a finished one", "choose another folder")
     remove_parts(folder)
     write_json(folder / "config.json", config.to_dict())
 
 
 def check_unkept(folder: Path, do: str) -> None:
-    """Raises SbmtError unless a folder is absent or empty, or has a run that was interrupted before its checkpoint."""
+    """Raises SbmtError unless a folder is absent, empty, or has a run interrupted before its first checkpoint."""
     if has_kept(folder):
         raise SbmtError("a new or empty folder", folder, do)
     check_may_write(folder, "config.json", b'{\n "attention": ')
 
 
 def has_kept(folder: Path) -> bool:
-    """Whether a folder has a run's checkpoint or result, which a new run would replace."""
+    """Checks whether a folder contains the checkpoint or the result of a run, which a new run would replace."""
     return (folder / STATE).exists() or (folder / "result.json").exists()
 
 
 def is_first_process() -> bool:
-    """Whether this is the first of the processes that share a training; SbmtError if its rank is not a number."""
+    """Checks whether this is the first of the training processes; raises SbmtError if its rank is not a number."""
     try:
         from lightning.pytorch.utilities.rank_zero import rank_zero_only
     except ValueError as error:
@@ -122,7 +122,7 @@ def is_first_process() -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Keeps Ctrl-C a KeyboardInterrupt; Lightning would exit the process, and ignore the next one."""
+    """Raises KeyboardInterrupt on Ctrl-C, where Lightning would exit the process and then ignore another Ctrl-C."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tasks on generated sequences: repeated tokens, and associative recall with one query or many."""
+"""Tasks on generated sequences: repeated tokens, associative recall and multi-query recall."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import option
 from sbmt.models import CausalLM, TokenTagger
 
-TEST_SEED = 1_000_003  # added to the seed of an evaluation, whose sequences are those of no training run
+TEST_SEED = 1_000_003  # added to evaluation seeds, so that no training run has the same sequences
 
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig, positions="none"):
     """A run on generated sequences: Adam at a constant learning rate, with a cooldown if requested.
 
-    By default there are no positions, since no label depends on them.
+    By default, tokens have no positions, since no label depends on them.
     """
 
     cooldown: int = option(0, "steps at the end over which the learning rate falls linearly to 0")
@@ -35,11 +35,11 @@ class GeneratedConfig(TrainingConfig, positions="none"):
     evaluation_batch = 64
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
-        """Draws n sequences, the same together as one by one."""
+        """Draws n sequences, which are the same whether drawn together or one by one."""
         raise NotImplementedError
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Sequences for training and for the test, from different generators."""
+        """Returns sequences for training and for the test, drawn from different generators."""
         train, test = Sequences(self.sample, self.seed), Sequences(self.sample, TEST_SEED + test_seed)
         sizes = {"train": (self.batch_size * self.steps, train), "test": (self.test_sequences, test)}
         return TaskData({name: Feed(n, sequences, is_endless=True) for name, (n, sequences) in sizes.items()})
@@ -47,12 +47,12 @@ class GeneratedConfig(TrainingConfig, positions="none"):
 
 @dataclass(frozen=True)
 class RepeatedTokensConfig(GeneratedConfig, tasks=("repeated_tokens",)):
-    """A run on repeated tokens; by default the demo's."""
+    """A run on repeated tokens, by default with the settings of the demo."""
 
-    fresh_values: bool = option(False, "values are vectors, drawn anew for every sequence; tokens are noisy copies")
+    fresh_values: bool = option(False, "values are vectors, redrawn for every sequence; tokens are noisy copies")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of every token."""
+        """Builds a tagger that labels every token."""
         encoder = self.make_encoder(None, d_input=D_VALUE) if self.fresh_values else self.make_encoder(self.length)
         return TokenTagger(encoder, 1)
 
@@ -64,11 +64,11 @@ class RepeatedTokensConfig(GeneratedConfig, tasks=("repeated_tokens",)):
 
 
 SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=256, batch_size=256, steps=2000)}
-"""``demo``: minutes on two cores. ``paper``: the synthetic column of the paper's Table 7."""
+"""Named settings: ``demo`` trains in minutes on two cores, and ``paper`` is the synthetic column of Table 7."""
 
 
 def fitted(**overrides: Any) -> dict[str, Any]:
-    """Settings for the preset ``fitted`` unless overridden: steps, and rates that fall over the last third of them."""
+    """Returns overridable settings for the preset ``fitted``, with rates that fall over the last third of the steps."""
     settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
     settings |= {name: value for name, value in overrides.items() if value is not None}
     return {"cooldown": settings["steps"] // 3} | settings
@@ -76,15 +76,15 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_model=64, d_hidden=64):
-    """Recall the value that was stored with a key, among distractors, where full attention learns it in 200 steps."""
+    """Recall the value stored with a key among distractors, a task that full attention learns in 200 steps."""
 
     length: int = 0  # set to the number of pairs, queries and distractors
-    n_pairs: int = option(16, "items, a key and a value each, that are asked for")
-    n_queries: int = option(16, "keys that ask for their value")
-    n_distractors: int = option(32, "items that are not asked for")
-    n_keys: int = option(128, "keys to draw from")
-    n_values: int = option(32, "values to draw from")
-    permutation: bool = option(False, "ask for each key by the next one")
+    n_pairs: int = option(16, "items, each a key and a value, that are queried")
+    n_queries: int = option(16, "queries, each a key whose value is to be recalled")
+    n_distractors: int = option(32, "items that are never queried")
+    n_keys: int = option(128, "number of different keys")
+    n_values: int = option(32, "number of different values")
+    permutation: bool = option(False, "query each key by its successor")
 
     def __post_init__(self) -> None:
         check_recall(*self._sizes)
@@ -96,8 +96,8 @@ class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_mod
         return self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A tagger of tokens that contain a key and a value side by side."""
-        vocab_size = self.n_keys + self.n_values + 1  # and the mark of a query
+        """Builds a tagger of tokens that each have a key id and a value id."""
+        vocab_size = self.n_keys + self.n_values + 1  # plus the mark of a query
         return TokenTagger(self.make_encoder(vocab_size, n_ids=2), self.n_values)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
@@ -108,29 +108,29 @@ class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_mod
 
     @property
     def evaluation_batch(self) -> int:  # type: ignore[override]
-        """As many examples as have 4096 tokens, since attention needs memory for all pairs of a long sequence."""
+        """Number of examples with 4096 tokens in total, which bounds the memory for all pairs of long sequences."""
         return max(1, 4096 // self.length)
 
 
 @dataclass(frozen=True)
 class MultiQueryConfig(GeneratedConfig, tasks=("multi_query",), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
-    """Repeat the value that followed a key before; embeddings, which also produce the logits, start small."""
+    """Repeat the value that followed a key earlier; embeddings, which also produce the logits, start small."""
 
-    n_pairs: int = option(8, "pairs of a key and a value, each of which is asked for once")
-    vocab_size: int = option(8192, "symbols; the first half of them are keys, the others values")
-    convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
-    start: str = option("", "folder of a run, of sequences of any length, whose weights training starts from")
+    n_pairs: int = option(8, "key-value pairs, each of which is queried once")
+    vocab_size: int = option(8192, "number of symbols; the first half are keys, the others values")
+    convolution: int = option(0, "width in tokens of a convolution of the embeddings; 0 for none")
+    start: str = option("", "folder of a run to take initial weights from; lengths may differ")
 
     def __post_init__(self) -> None:
         check_multi_query(self.length, self.n_pairs, self.vocab_size)
         super().__post_init__()
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A causal language model."""
+        """Builds a causal language model."""
         return CausalLM(self.make_encoder(self.vocab_size))
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """All weights of the run to start from, if one is named."""
+        """Loads all weights of the run that ``start`` names, if any."""
         if self.start:
             load_weights(model, load_run(Path(self.start)).model.state_dict(), Path(self.start))
         return {}

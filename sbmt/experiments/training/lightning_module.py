@@ -1,4 +1,4 @@
-"""What Lightning needs of us: a model on the batches of a task, its table of metrics, its checkpoints, a trainer."""
+"""The Lightning side of training: the module with its batches and metrics, the checkpoints and the trainer."""
 
 import io
 import zipfile
@@ -31,16 +31,16 @@ from sbmt.experiments.training.generated import TEST_SEED
 from sbmt.experiments.training.run import BEST, STATE, OnStep, Step, best_row, metrics_csv
 from sbmt.models import ModelOutput
 
-ROWS = 200  # of training in the table of metrics; for generated sequences there is one per step
-_EVALUATION = 1 << 62  # no batch of a training has so large a number
+ROWS = 200  # training rows in the table of metrics; generated sequences have one row per step
+_EVALUATION = 1 << 62  # larger than any number of a training batch
 
 
 class TrainingModule(LightningModule):
-    """Batches, loss, scores, optimiser and schedule of a run, as its configuration says, and its table of metrics.
+    """The batches, loss, scores, optimiser, schedule and metrics table of a run, as its configuration defines them.
 
-    Processes that share a batch, and a resumed run, draw the same masks and dropout as one uninterrupted process. The
-    table has means over equal stretches of training and every evaluation on dev. The weights that do best on dev are
-    kept in the folder, the first ones among equals.
+    Several processes, or a resumed run, draw the same masks and dropout as one uninterrupted process. The table has
+    means over equal stretches of training and every evaluation on dev. The weights that score best on dev are saved in
+    the folder; among equal scores, the earliest weights are kept.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class TrainingModule(LightningModule):
         super().__init__()
         self.config, self.data, self.folder, self.on_step = config, data, folder, on_step
         self.model = build_model(config, data.info)
-        self.about = config.start_from(self.model)  # what the result records of the weights that training starts from
+        self.about = config.start_from(self.model)  # facts about the initial weights, for the result
         self.origin = {"examples": data.info.get("sha256"), "tokenizer": data.info.get("tokenizer")} | self.about
         self.masks = torch.Generator().manual_seed(config.seed + 1)
         self.test_masks = torch.Generator()
-        self.answers: list[tuple[Tensor, ...]] = []  # to the batches of an evaluation
-        self.latest: dict[str, Tensor] = {}  # of the last batch
+        self.answers: list[tuple[Tensor, ...]] = []  # for the batches of an evaluation
+        self.latest: dict[str, Tensor] = {}  # scores of the last batch
         self.rows: list[dict[str, Any]] = []
-        self.stretch: dict[str, Tensor] = {}  # sums over the batches since the last row, and their number
+        self.stretch: dict[str, Tensor] = {}  # sums over the batches since the last row, and the number of batches
 
     def mask_generator(self, number: int) -> torch.Generator:
-        """The generator of a batch's masks: one for all generated sequences, otherwise one for each batch."""
+        """Returns the generator of a batch's masks: one for all generated sequences, otherwise one per batch."""
         if not self.config.is_generated:
             key = self.config.seed, number if self.training else _EVALUATION + number
             state = np.random.SeedSequence(key).generate_state(1, np.uint64)
@@ -69,7 +69,7 @@ class TrainingModule(LightningModule):
         return self.test_masks.manual_seed(2 * TEST_SEED) if number == 0 else self.test_masks
 
     def forward(self, batch: Batch) -> ModelOutput:
-        """Logits and attention."""
+        """Computes the logits, along with the output of every attention layer."""
         generator = self.mask_generator(batch.number)
         if self.training and not self.config.is_generated:  # dropout draws from the global generator
             torch.manual_seed(generator.initial_seed() + batch.first_example)
@@ -78,7 +78,7 @@ class TrainingModule(LightningModule):
             return output
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
-        """The loss, plus λ times the density, plus the auxiliary loss of block models that learn by likelihood."""
+        """Returns the loss plus λ times the density, plus the auxiliary loss of block models trained by likelihood."""
         output = self(batch)
         loss = self.config.loss(output.values, batch.labels) * batch.weight
         if not torch.isfinite(loss):
@@ -97,7 +97,7 @@ class TrainingModule(LightningModule):
         return loss
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
-        """Takes a step, reports it, and adds a row if the stretch is complete, all before any checkpoint."""
+        """Takes a step, reports it, and adds a row if the stretch is complete, before any checkpoint is written."""
         super().optimizer_step(*arguments, **named)
         step = self.global_step + 1
         if self.on_step is not None and self.trainer.is_global_zero:
@@ -109,7 +109,7 @@ class TrainingModule(LightningModule):
             self.stretch = {}
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        """Answers a batch of dev or test."""
+        """Stores the answers to a batch of dev or test."""
         self.answers.append(answers(self.config, batch, [self(batch)]))
 
     test_step = validation_step
@@ -126,7 +126,7 @@ class TrainingModule(LightningModule):
             raise SbmtError("a finite loss", f"{loss} at step {self.global_step}", "lower the learning rate")
 
     def on_validation_epoch_end(self) -> None:
-        """Adds a row for dev and writes the table, and the weights if they are the best so far."""
+        """Adds a row for dev, writes the table, and saves the weights if they are the best so far."""
         self.on_test_epoch_end()
         means = {name: value for name, value in asdict(self.scores).items() if isinstance(value, float)}
         self.rows.append({"step": self.global_step, "split": "dev"} | means | self.scores.metrics)
@@ -136,35 +136,35 @@ class TrainingModule(LightningModule):
                 write_tensors(self.folder / BEST, self.model.state_dict())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the origin of the run's data and weights, the generator of masks, and the table."""
+        """Adds the origin of data and weights, the state of the mask generator and the table to a checkpoint."""
         checkpoint |= {"origin": self.origin, "masks": self.masks.get_state()}
         checkpoint |= {"rows": self.rows, "stretch": self.stretch}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restores generator and table; SbmtError if examples, tokeniser or starting weights have changed."""
+        """Restores generator and table; raises SbmtError if examples, tokeniser or initial weights have changed."""
         if changed := [name for name, value in self.origin.items() if checkpoint["origin"].get(name) != value]:
-            raise SbmtError("a checkpoint of this run", f"one with other {', '.join(changed)}", "restore the old ones")
+            raise SbmtError("a checkpoint of this run", f"one with different {', '.join(changed)}", "restore them")
         self.masks.set_state(checkpoint["masks"])
         self.rows, self.stretch = checkpoint["rows"], checkpoint["stretch"]
 
     def configure_optimizers(self) -> Any:
-        """The task's optimiser and learning rates."""
+        """Returns the optimiser and the learning-rate schedule of the task."""
         optimizer = self.config.make_optimizer(self.config.parameter_groups(self.model))
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.config.learning_rate_share(step))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """The batches of training, beginning with the next step."""
+        """Returns the training batches, starting with the next step."""
         accumulate, first = self.config.accumulate, self.global_step * self.config.accumulate
         order = self.data.feeds["train"].endless(self.config.batch_size // accumulate, self.config.seed)
         return self._loader("train", order, first)
 
     def val_dataloader(self) -> list[DataLoader[Any]]:
-        """The batches of dev, if there is one."""
+        """Returns the batches of the dev split, if there is one."""
         return [] if self.config.is_generated else [self.evaluation("dev")]
 
     def evaluation(self, split: str) -> DataLoader[Any]:
-        """The batches of the dev split or a test split; generated sequences are the same for every run."""
+        """Returns the batches of the dev split or a test split; generated sequences are the same for all runs."""
         config = self.config
         size = config.evaluation_batch if config.is_generated else config.batch_size // config.accumulate
         return self._loader(split, self.data.feeds[split].once(size, config.n_examples(split)))
@@ -175,7 +175,7 @@ class TrainingModule(LightningModule):
 
 
 class WholeFiles(TorchCheckpointIO):
-    """Lightning's checkpoints, written whole or not at all and read as tensors, numbers and names only."""
+    """Writes Lightning's checkpoints atomically, and reads nothing but tensors, numbers and names from them."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Writes a checkpoint."""
@@ -184,25 +184,25 @@ class WholeFiles(TorchCheckpointIO):
         write_bytes(Path(path), content.getvalue())
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:
-        """Reads a checkpoint; SbmtError if the file is missing or damaged, or contains anything else."""
+        """Reads a checkpoint; raises SbmtError if the file is missing, damaged, or contains anything else."""
         check_regular(Path(path))
         try:
             with zipfile.ZipFile(path) as parts:  # torch does not verify the checksums
                 if (damaged := parts.testzip()) is not None:
-                    raise ValueError(f"damage in {damaged}")
+                    raise ValueError(f"{damaged} is damaged")
             checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             if "origin" not in checkpoint:
-                raise ValueError("weights of another program")
+                raise ValueError("a checkpoint of another program")
             return checkpoint
-        except Exception as error:  # of any kind, since the content may be anything
+        except Exception as error:  # any exception, since the content may be anything
             got = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise SbmtError(f"an intact checkpoint {path}", got, "remove its folder and train again") from error
 
 
 def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> Trainer:
-    """Lightning's trainer on the devices ``where``; SbmtError if there are none, or if they cannot divide a batch."""
+    """Returns a trainer on the devices ``where``; raises SbmtError if there are none or they cannot divide a batch."""
     state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
-    if config.is_generated:  # otherwise after every evaluation on dev
+    if config.is_generated:  # other runs save after every evaluation on dev
         state["every_n_train_steps"] = config.checkpoint_every
     try:
         trainer = Trainer(
@@ -220,10 +220,10 @@ def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) ->
             enable_model_summary=False,
             inference_mode=False,
         )
-    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also of SLURM's variables
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also for SLURM's variables
         got = str(error).strip().splitlines()[0]
         raise SbmtError("devices that this machine has", got, "choose other devices") from error
     parts = config.accumulate * trainer.world_size
     if config.batch_size % parts:
-        raise SbmtError(f"a batch size divisible by {parts} parts", config.batch_size, "change one of them")
+        raise SbmtError(f"a batch size divisible by {parts}, the number of parts", config.batch_size, "change either")
     return trainer

@@ -1,4 +1,4 @@
-"""A run on disk: configuration, metrics, weights, result with manifest."""
+"""Finished runs, and their files: configuration, metrics, weights, and result with manifest."""
 
 import csv
 import hashlib
@@ -17,16 +17,16 @@ from sbmt.experiments.files import CHECKSUM, check_form, read_json, write_json
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.training.config import CONFIGS, TrainingConfig, build_model
 
-POINTS = 50  # of a curve in a summary
+POINTS = 50  # maximum number of points per curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
-"""Files of a run that is not finished: its checkpoint, and the weights that have done best on dev."""
+"""Files of an unfinished run: its checkpoint, and the weights that have scored best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
-"""A trained run in the package: SBM as published, on repeated tokens."""
+"""Folder of a trained run in the package: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
-"""Another one: fitted masks, on fresh values."""
+"""Folder of a second trained run in the package: fitted masks, on fresh values."""
 TOKENIZER = "tokenizer.json"
 _RESULT = {"config": dict, "test": dict, "n_parameters": int, "seconds": float, "manifest": dict}
-_RESULT |= {"metrics_sha256": str, CHECKSUM: str}  # of result.json, whose checksum verifies the rest
+_RESULT |= {"metrics_sha256": str, CHECKSUM: str}  # entries of result.json, which the checksum verifies
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Step:
     loss: float
     accuracy: float
     density: float
-    auxiliary_loss: float | None = None  # where no block model learns by likelihood
+    auxiliary_loss: float | None = None  # None if no block model learns by likelihood
 
 
 OnStep = Callable[[Step], None]
@@ -45,36 +45,36 @@ OnStep = Callable[[Step], None]
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over labels (an example has one, or one for each token that is judged), and densities over examples."""
+    """Scores averaged over labels (one per example or per selected token), and densities averaged over examples."""
 
     loss: float  # cross entropy in nats
-    accuracy: float  # share of labels that are right
-    density: float  # share of pairs attended: mean over heads and layers
+    accuracy: float  # share of correct predictions
+    density: float  # share of pairs in the masks, averaged over heads and layers
     expected_density: float  # mean edge probability
     densities: list[list[float]]  # per layer and head
-    metrics: dict[str, float] = field(default_factory=dict)  # F1 of several kinds on GLUE; ``perplexity``
+    metrics: dict[str, float] = field(default_factory=dict)  # F1 scores on GLUE, perplexity of language models
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run."""
+    """A finished training run."""
 
     config: TrainingConfig
-    model: Any  # with the weights that did best on dev, or the last ones where there is no dev
+    model: Any  # with the weights that scored best on dev, or the last ones if there is no dev split
     rows: list[dict[str, Any]]  # the table of metrics: means over stretches of training, and evaluations on dev
     test: Scores
-    about: dict[str, Any]  # what else the result records: the data, the best step, baselines
+    about: dict[str, Any]  # further entries of the result: data, best step, baselines
     seconds: float  # wall-clock time of training, for orientation only
-    tokenizer: Tokenizer | None = None  # of tasks on text in words
+    tokenizer: Tokenizer | None = None  # only for tasks on tokenised text
 
     @property
     def history(self) -> dict[str, list[float]]:
-        """``step``, ``loss``, ``accuracy`` and ``density`` of training, row by row."""
+        """``step``, ``loss``, ``accuracy`` and ``density`` in every training row."""
         mine = [row for row in self.rows if row["split"] == "train"]
         return {name: [float(row[name]) for row in mine] for name in ("step", "loss", "accuracy", "density")}
 
     def curve(self) -> dict[str, list[float]]:
-        """Means over equal stretches of training, at most :data:`POINTS` of them, and the step each ends with."""
+        """Returns means over at most :data:`POINTS` equal stretches of training, and the last step of each."""
         history = self.history
         steps, n_rows = history.pop("step"), len(self.history["step"])
         ends = sorted({round(n_rows * (i + 1) / POINTS) for i in range(POINTS)} - {0})
@@ -83,7 +83,7 @@ class Run:
         return {"step": [steps[end - 1] for end in ends]} | means
 
     def result(self) -> dict[str, Any]:
-        """Numbers and manifest for ``result.json``."""
+        """Returns the scores, facts and manifest for ``result.json``."""
         return {
             "config": self.config.to_dict(),
             "test": asdict(self.test),
@@ -94,9 +94,9 @@ class Run:
         }
 
     def save(self, folder: Path) -> None:
-        """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, the tokeniser if any, and ``result.json``.
+        """Writes ``config.json``, ``metrics.csv``, ``model.safetensors``, any tokeniser, and ``result.json``.
 
-        The result is written last: without it, the run is not finished.
+        The result is written last; a run without it counts as unfinished.
         """
         write_json(folder / "config.json", self.config.to_dict())
         table = metrics_csv(self.rows)
@@ -109,7 +109,7 @@ class Run:
 
 
 def load_run(folder: Path | str) -> Run:
-    """Reads what :meth:`Run.save` wrote; SbmtError if a file is missing, damaged, or does not fit the others."""
+    """Reads a saved run; raises SbmtError if a file is missing, is damaged, or does not match the others."""
     folder = Path(folder)
     config = read_config(folder)
     if not (folder / "result.json").exists():
@@ -118,7 +118,7 @@ def load_run(folder: Path | str) -> Run:
     check_form(about, _RESULT, str(folder / "result.json"))
     is_whole = hashlib.sha256(table).hexdigest() == about["metrics_sha256"]
     if not is_whole or type(config).from_dict(about["config"]) != config:
-        raise SbmtError(f"files of one run in {folder}", "another config.json or metrics.csv", "restore the file")
+        raise SbmtError(f"files of one run in {folder}", "a changed config.json or metrics.csv", "restore it")
     test, seconds, data = Scores(**about["test"]), float(about["seconds"]), about.get("data", {})
     about = {name: value for name, value in about.items() if name not in _RESULT}
     kinds = {"split": str, "step": int}
@@ -128,28 +128,28 @@ def load_run(folder: Path | str) -> Run:
     files.load_weights(model, files.read_tensors(folder / "model.safetensors"), folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if "tokenizer" in data else None
     if tokenizer and tokenizer.sha256 != data["tokenizer"]:
-        raise SbmtError(f"the tokeniser that the run in {folder} was trained with", tokenizer, "restore the file")
+        raise SbmtError(f"the original tokeniser of the run in {folder}", tokenizer, f"restore {TOKENIZER}")
     return Run(config, model, rows, test, about, seconds, tokenizer)
 
 
 def read_config(folder: Path | str) -> TrainingConfig:
-    """The configuration in a run's folder; SbmtError if it is missing or damaged."""
+    """Reads the configuration in a run's folder; raises SbmtError if it is missing or damaged."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise SbmtError("the folder of a run", folder, "train a model; see sbmt train --help")
+        raise SbmtError("the folder of a run", folder, "name an existing run, or train one with sbmt train")
     values = read_json(folder / "config.json")
     check_form(values, {"task": str}, str(folder / "config.json"))
     return choose("task", values["task"], CONFIGS).from_dict(values)
 
 
 def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row of the best evaluation on dev, the first one among equals."""
+    """Returns the row of the best evaluation on dev, or the earliest among equals."""
     dev = [row for row in rows if row["split"] == "dev"]
     return min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
 
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as CSV, with a column for every key of any row; numbers have six digits."""
+    """Writes rows as CSV, with a column for every key and six significant digits."""
     table, columns = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(table, list(columns), lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""Tasks on prepared examples: Long Range Arena, masked and causal language models, GLUE."""
+"""Tasks on prepared examples: Long Range Arena, masked and causal language modelling, and GLUE."""
 
 import hashlib
 from dataclasses import dataclass, fields, replace
@@ -29,39 +29,39 @@ from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, Seq
 class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_heads=2, n_layers=2, embedding_std=0.02):
     """A run on prepared examples: AdamW with a learning rate that rises and then falls linearly."""
 
-    data: str = option("", "name of the prepared examples; the task's own if left out")
-    length: int = option(2048, "tokens kept of a document; pixels of an image")
-    batch_size: int = option(128, "examples per optimiser step, over all devices")
+    data: str = option("", "name of the prepared examples; by default, the task's name")
+    length: int = option(2048, "tokens kept per document, or pixels per image")
+    batch_size: int = option(128, "examples per optimiser step, across all devices")
     warmup_steps: int = option(1000, "steps over which the learning rate rises linearly, before it falls")
-    eval_every: int = option(50, "steps between evaluations on dev, each of which is followed by a checkpoint")
-    learning_rate: float = option(5e-4, "AdamW's largest learning rate")
+    eval_every: int = option(50, "steps between evaluations on dev, which are followed by checkpoints")
+    learning_rate: float = option(5e-4, "AdamW's peak learning rate")
     weight_decay: float = option(0.0, "AdamW's weight decay")
     dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
     attention_dropout: float = option(0.1, "dropout on the attention weights")
-    dev_examples: int | None = option(None, "evaluate on that many dev examples; all if left out")
-    test_examples: int | None = option(None, "test on that many test examples; all if left out")
+    dev_examples: int | None = option(None, "number of dev examples to evaluate on; all by default")
+    test_examples: int | None = option(None, "number of test examples to evaluate on; all by default")
 
-    data_task: ClassVar = ""  # the task that the examples were prepared for, if it differs
+    data_task: ClassVar = ""  # task that the examples were prepared for, if different
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.warmup_steps >= self.steps:
-            raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "warm up for fewer steps")
+            raise SbmtError(f"warmup_steps in [0, {self.steps})", self.warmup_steps, "use fewer warm-up steps")
         check_dropout(self.dropout)
         check_dropout(self.attention_dropout)
 
     @property
     def data_name(self) -> str:
-        """The folder of the prepared examples."""
+        """Name of the folder with the prepared examples."""
         return self.data or self.task
 
     @property
     def checkpoint_every(self) -> int:  # type: ignore[override]
-        """``eval_every``, or the last step of a shorter run."""
+        """``eval_every``, or ``steps`` if the run is shorter."""
         return min(self.eval_every, self.steps)
 
     def open_prepared(self) -> Prepared:
-        """The prepared examples that the configuration names; SbmtError if they are missing or of another task."""
+        """Opens the configured examples; raises SbmtError if they are missing or belong to a different task."""
         prepared = open_prepared(prepared_folder() / self.data_name)
         task = self.data_task or self.task
         if prepared.info["task"] != task:
@@ -69,12 +69,12 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
         return prepared
 
     def data_of(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
-        """The data of a run on prepared examples; ``info`` replaces or adds entries of their description."""
+        """Returns the data of a run on prepared examples; ``info`` adds or replaces entries in their description."""
         known = {name: prepared.info[name] for name in INFO} | info | {"n_train": len(feeds["train"])}
         return TaskData(feeds, known, prepared.splits)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """Wilson's 95 % interval over test examples, and chance: always predicting the commonest training label."""
+        """Returns Wilson's 95 % interval of the accuracy, and chance: that of the most common training label."""
         from scipy.stats import binomtest
 
         labels = data.splits[name].labels[: self.test_examples]
@@ -96,9 +96,9 @@ LONG_RANGE_TASKS = tuple(TASK_TITLES)
 
 @dataclass(frozen=True)
 class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
-    """A run on a task of Long Range Arena."""
+    """A run on one of the Long Range Arena tasks."""
 
-    quirks: bool = option(False, "the quirks of the paper's pipeline: see the page on long-range tasks")
+    quirks: bool = option(False, "reproduce the quirks of the paper's pipeline (see the page on long-range tasks)")
 
     @property
     def is_image(self) -> bool:  # type: ignore[override]
@@ -106,17 +106,17 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
         return self.task in ("image", "pathfinder")
 
     def encoding(self, first_id: int) -> Encoding:
-        """The encoding of symbols as tokens in this run."""
+        """Returns the encoding that turns symbols into tokens in this run."""
         return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A classifier of documents, or of pairs of them."""
+        """Builds a classifier of documents or of pairs of documents."""
         encoder, n_classes = self.make_encoder(info["vocab_size"]), len(info["class_names"])
         kind = DualEncoder if info["n_documents"] == 2 else SequenceClassifier
         return kind(encoder, n_classes, self.d_hidden, is_padded_mean=self.quirks)
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Examples whose symbols are tokens already."""
+        """Opens the prepared examples, whose symbols become tokens directly."""
         prepared = self.open_prepared()
         encoding = self.encoding(prepared.info["first_id"])
         return self.data_of(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
@@ -131,7 +131,7 @@ _TABLE_7: dict[str, tuple[Any, ...]] = {
     "pathfinder": (1024, 1024, 5e-4, 62400, 312, 312),
 }
 PAPER = {task: LongRangeConfig(task=task, **dict(zip(_COLUMNS, row, strict=True))) for task, row in _TABLE_7.items()}
-"""The paper's Table 7, with warm-up and evaluations of the pipeline that it uses, since the table omits them."""
+"""The settings of the paper's Table 7; warm-up and evaluations, which it omits, follow the paper's pipeline."""
 
 _REDUCED: dict[str, dict[str, Any]] = {
     "listops": {"data": "listops-reduced", "length": 100, "steps": 1200},
@@ -139,30 +139,30 @@ _REDUCED: dict[str, dict[str, Any]] = {
     "retrieval": {"data": "retrieval-reduced", "length": 128, "steps": 600, "learning_rate": 2e-3},
     "image": {"data": "image-lossy", "length": 256, "steps": 600},
     "pathfinder": {"length": 144, "batch_size": 64, "steps": 1000, "learning_rate": 2e-3, "quirks": True}
-    | {"data": "pathfinder-reduced"},  # with black pixels as tokens, 1500 steps stay at chance
+    | {"data": "pathfinder-reduced"},  # if black pixels are tokens, 1500 steps stay at chance
 }
 _SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
-_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # hence these defaults:
+_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # which means:
 _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
 """Settings that train in minutes on one CPU core: shorter documents, smaller images, fewer steps, no dropout."""
 
 GLUE_TASKS = tuple(GLUE)
 MLM = "mlm"
-_HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations; no training is seeded with so large a number
-_DO = "leave out the options that change the network, or pre-train with them"
-_COUNTED = 1 << 24  # tokens of the training text whose frequencies are counted
-EPOCHS = 5  # passes of fine-tuning over the examples in the paper's Table 7
-REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}  # over all of SST-2 and subsets of the others
+_HIDDEN = 1 << 62  # seed of the tokens hidden in evaluations, larger than any training seed
+_DO = "omit options that change the network, or pre-train with the same options"
+_COUNTED = 1 << 24  # number of training tokens whose frequencies are counted
+EPOCHS = 5  # epochs of fine-tuning in the paper's Table 7
+REDUCED_EPOCHS = {"sst2": 1, "qqp": 3, "mnli": 3, "qnli": 3}  # for all of SST-2 and subsets of the other tasks
 _TABLE_7_LANGUAGE: dict[str, Any] = {"d_model": 512, "d_hidden": 2048, "n_heads": 8, "n_layers": 4}
 _TABLE_7_LANGUAGE |= {"weight_decay": 0.01, "option_defaults": (("window", 64),)}
 
 
 @dataclass(frozen=True)
 class LanguageConfig(PreparedConfig, **_TABLE_7_LANGUAGE):
-    """Pre-training and fine-tuning alike: the network of the paper's Table 7, with a window joined to its masks."""
+    """Common settings of pre-training and fine-tuning: the paper's network in Table 7, with a window in its masks."""
 
-    length: int = option(512, "tokens of a sequence, start and end included")
+    length: int = option(512, "tokens per sequence, including start and end")
 
 
 _TABLE_7_MLM = dict(batch_size=256, steps=250_000, warmup_steps=2500, eval_every=5000, learning_rate=1e-4)
@@ -170,23 +170,23 @@ _TABLE_7_MLM = dict(batch_size=256, steps=250_000, warmup_steps=2500, eval_every
 
 @dataclass(frozen=True)
 class MlmConfig(LanguageConfig, tasks=(MLM,), data="corpus", **_TABLE_7_MLM):
-    """A run of pre-training; by default Table 7's for BERT: 50 epochs of 5,000 batches, as in the paper's pipeline."""
+    """A pre-training run, by default that of BERT in Table 7: 50 epochs of 5,000 batches, as in the pipeline."""
 
     head: ClassVar[type[MaskedLM | CausalLM]] = MaskedLM
     best_by: ClassVar = "loss"
     data_task = MLM
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A language model."""
+        """Builds a language model."""
         return self.head(self.make_encoder(info["vocab_size"]))
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """The batch's number determines which tokens are hidden; evaluations always hide the same ones."""
+        """Makes a feed of masked batches, in which evaluations always hide the same tokens."""
         seed = self.seed if is_training else _HIDDEN
         return Feed(len(blocks), lambda i, part, number: make_masked_batch(blocks, i, part, tokenizer, (seed, number)))
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Blocks of the corpus."""
+        """Opens the corpus and cuts it into blocks."""
         prepared = self.open_prepared()
         tokenizer = tokenizer or Tokenizer.load(prepared.folder / TOKENIZER)
         blocks = {name: blocks_of(split, self.length, tokenizer) for name, split in prepared.splits.items()}
@@ -195,11 +195,11 @@ class MlmConfig(LanguageConfig, tasks=(MLM,), data="corpus", **_TABLE_7_MLM):
         return replace(data, blocks=blocks, tokenizer=tokenizer)
 
     def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
-        """Perplexity, e to the loss."""
+        """Returns the perplexity, which is e to the power of the loss."""
         return {"perplexity": exp(min(loss, 700.0))}  # finite, as JSON requires
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """The scores on test blocks of predicting by the frequencies of tokens in the training text."""
+        """Returns the test scores of a predictor based only on token frequencies in the training text."""
         train, blocks = data.blocks["train"], data.blocks[name]
         n_test = min(len(blocks), self.test_examples or len(blocks))
         counts = np.bincount(train.symbols[:_COUNTED], minlength=data.info["vocab_size"]) + 1.0
@@ -217,36 +217,36 @@ _CPU_MLM = _CPU | {"length": 128, "batch_size": 16, "steps": 3000, "warmup_steps
 
 @dataclass(frozen=True)
 class LanguageModelConfig(MlmConfig, tasks=("language",), **CAUSAL, **_CPU_LANGUAGE):
-    """Predict every next token of a corpus; by default with a network for a CPU and a few megabytes of text."""
+    """Predict the next token of a corpus, by default with a network for a CPU and a few megabytes of text."""
 
-    convolution: int = option(0, "tokens that a convolution of the embeddings covers; 0: none")
+    convolution: int = option(0, "width in tokens of a convolution of the embeddings; 0 for none")
     head: ClassVar = CausalLM
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """Blocks in which each token but the first is predicted from those before it."""
+        """Makes a feed of blocks in which every token but the first is predicted from its predecessors."""
         return Feed(len(blocks), lambda examples, part, number: next_tokens(blocks, examples, part))
 
 
 @dataclass(frozen=True)
 class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=3e-5):
-    """A run of fine-tuning, from a pre-training run or from new random weights."""
+    """A fine-tuning run that starts from a pre-training run or from random weights."""
 
-    pretrained: str = ""  # folder of the pre-training run to start from, if any
-    tokenizer: str = option("", "a tokenizer.json, if there is no pre-training run to take it from")
+    pretrained: str = ""  # folder of the pre-training run that provides the weights, if any
+    tokenizer: str = option("", "path of a tokenizer.json, if there is no pre-training run to provide it")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.pretrained) == bool(self.tokenizer):
             got = "both" if self.pretrained else "neither"
-            raise SbmtError("either a pre-training run or a tokeniser", got, "use --from or --tokenizer")
+            raise SbmtError("either a pre-training run or a tokeniser", got, "use either --from or --tokenizer")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """A classifier of sentences and pairs of them."""
+        """Builds a classifier of sentences and sentence pairs."""
         encoder = self.make_encoder(info["vocab_size"])
         return SentenceClassifier(encoder, len(info["class_names"]), dropout=self.dropout)
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """The encoder of the pre-training run, if one is named, with the first rows of a longer position table."""
+        """Loads the encoder of any pre-training run, cutting a position table that is too long."""
         if not self.pretrained:
             return {}
         run, folder, positions = self._open_pretrained(), Path(self.pretrained), "position_embedding.weight"
@@ -262,29 +262,29 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         return {"pretrained": {"folder": str(folder), "sha256": sha256, "perplexity": perplexity}}
 
     def _open_pretrained(self) -> Run:
-        """The pre-training run."""
+        """Opens the pre-training run."""
         run = load_run(self.pretrained)
         if run.config.task != MLM:
-            raise SbmtError("the folder of a pre-training run", self.pretrained, "train one with: sbmt train mlm")
+            raise SbmtError("the folder of a pre-training run", self.pretrained, "train one with sbmt train mlm")
         return run
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Sentences encoded by the pre-training run's tokeniser, or by the one that is named."""
+        """Opens the sentences, encoded with the tokeniser of the pre-training run or the configured one."""
         prepared = self.open_prepared()
         if tokenizer is None:
             tokenizer = self._open_pretrained().tokenizer if self.pretrained else Tokenizer.load(Path(self.tokenizer))
-        assert tokenizer is not None  # every run on text has one
+        assert tokenizer is not None  # every run on tokenised text has one
         encoded = {name: encode_split(split, tokenizer, self.length)[0] for name, split in prepared.splits.items()}
         feeds = {name: self.feed(tokenizer, split) for name, split in encoded.items()}
         info = {"vocab_size": tokenizer.vocab_size, "first_id": 0, "n_documents": 1, "tokenizer": tokenizer.sha256}
         return replace(self.data_of(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
-        """Encoded examples, with those of similar length in one batch."""
+        """Makes a feed of encoded examples, with similar lengths in each batch."""
         return example_feed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
     def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
-        """F1 of several kinds."""
+        """Returns several kinds of F1."""
         from sbmt.experiments.training.f1 import glue_f1
 
         return glue_f1(predictions, labels, len(GLUE[self.task].written))
@@ -294,16 +294,16 @@ ANEW = {
     *("density_weight", "density_kind", "batch_size", "steps", "learning_rate", "block_model_rate"),
     *("embedding_std", "seed", "task", "accumulate", "precision"),
 }
-"""Fields that fine-tuning does not take over from pre-training."""
+"""Fields that fine-tuning does not copy from pre-training."""
 
 
 def fine_tuning(
     task: str, pretrained: str, start: TrainingConfig, epochs: int | None = None, is_reduced: bool = False, **more: Any
 ) -> GlueConfig:
-    """The network of a pre-training configuration, with the paper's fine-tuning settings except for those given.
+    """Returns a pre-training configuration's network with the paper's fine-tuning settings, unless overridden.
 
-    A twentieth of the steps is warm-up, and dev is evaluated after each pass, as in the paper. Reduced networks take
-    fewer passes, a larger rate, and a subset of the examples if one is prepared.
+    A twentieth of the steps is warm-up, and dev is evaluated after each epoch, as in the paper. Reduced networks have
+    fewer epochs, a higher learning rate, and a subset of the examples if one is prepared.
     """
     more = {name: value for name, value in more.items() if value is not None}
     if is_reduced:

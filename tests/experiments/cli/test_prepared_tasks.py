@@ -126,7 +126,7 @@ def test_glue_prints_a_table_for_each_study(succeed, tmp_path, monkeypatch):
         ("train glue --task cola --from mlm", "task to be one of 'sst2'"),
         ("train glue --task sst2", "got neither"),
         ("train glue --task qqp --from mlm", "sbmt data prepare qqp"),
-        ("glue --seeds 0", "at least one and at most 10,000 seeds"),
+        ("glue --seeds 0", "1 to 10,000 seeds"),
     ],
 )
 def test_mistakes_take_one_line(refused, tmp_path, command, words):
@@ -137,5 +137,5 @@ def test_mistakes_take_one_line(refused, tmp_path, command, words):
 @pytest.mark.bad_input
 def test_a_query_is_refused_for_images(run, refused, caches, tiny, tmp_path):
     fit(tiny("image"), tmp_path / "r")
-    refused("inspect r --query 3", "--query only for a run on texts")
+    refused("inspect r --query 3", "a run on texts for --query")
     assert not list(tmp_path.glob("*.png"))

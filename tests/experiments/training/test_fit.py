@@ -124,7 +124,7 @@ def test_folders_are_not_taken_over(tmp_path, tiny):
         fit(tiny(steps=2, warmup_steps=0), folder)
     with pytest.raises(SbmtError, match="an unfinished run in"):
         fit(tiny(steps=2, warmup_steps=0), folder, resume=True)
-    with pytest.raises(SbmtError, match="cannot resume .* warmup_steps is 1, the run has 0"):
+    with pytest.raises(SbmtError, match="cannot resume .* warmup_steps is 1, but the run has 0"):
         fit(tiny(steps=2, warmup_steps=1), folder, resume=True)
     assert contents(folder) == before
 

@@ -63,7 +63,7 @@ def test_fine_tuning_does_not_go_on_from_another_start(tmp_path, tiny_glue, tiny
         write_tensors(other, {name: x + 0.1 for name, x in read_tensors(other).items()})
     else:
         train_tokenizer(sentences(40, seed=1), VOCABULARY).save(other)
-    with pytest.raises(SbmtError, match=f"a checkpoint of this run, got one with other .*{what}"):
+    with pytest.raises(SbmtError, match=f"a checkpoint of this run, got one with different .*{what}"):
         fit(config, tmp_path / "run", resume=True, on_step=pytest.fail)
 
 
@@ -77,7 +77,7 @@ def test_files_of_others_are_left_alone(tmp_path, name):
 
 
 def test_a_network_that_no_memory_holds_is_not_built():
-    with pytest.raises(SbmtError, match="a network of less than 68,719,476,736 bytes"):
+    with pytest.raises(SbmtError, match="a network of fewer than 68,719,476,736 bytes"):
         fit(TINY.override(n_layers=2**31 - 1))
 
 

@@ -1,4 +1,4 @@
-"""The tokens that a trained model attends to in single examples, and a figure of the least and the most dense."""
+"""Finds the tokens that a trained model attends to in single examples, and draws the least and most dense examples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,44 +32,44 @@ from sbmt.experiments.plots.style import BLUE, INK, MASK_COLOURS, ROLES, SKY, sa
 from sbmt.experiments.training.evaluate import Evaluation, evaluate
 from sbmt.experiments.training.run import Run
 
-ADVANCE, LINE = 0.602, 1.32  # width of a character of the monospaced font and height of a line, in ems
-DARKEST = 0.55  # of the scale of masks, so that dark letters can be read
+ADVANCE, LINE = 0.602, 1.32  # character width of the monospaced font and line height, in ems
+DARKEST = 0.55  # darkest shade of the mask scale that is used, so that dark letters stay legible
 _FONT = FontProperties(family="DejaVu Sans Mono")
-MOST_TOKENS, MOST_WORDS = 1200, 300  # shown of a text of bytes or symbols, and where tokens are words or parts of them
-_WIDTH = 8.0  # inches: about the width of a page, so that letters keep their size
-_ROW, _TITLE = 2.3, 0.65  # inches: height of bars and of maps, and of the title of an example
+MOST_TOKENS, MOST_WORDS = 1200, 300  # tokens shown of a text of bytes or symbols, and of one of words or subwords
+_WIDTH = 8.0  # inches, about a page width, so that letters keep their size
+_ROW, _TITLE = 2.3, 0.65  # heights in inches: of bars and maps, and of an example's title
 _MAPS, _COLUMNS = 3, 84  # maps side by side, and characters per line of a text
 _LINE_HEIGHT = (_WIDTH - 0.25) / _COLUMNS * LINE / ADVANCE  # inches
-Part = tuple[float, str, Callable[[SubFigure], None]]  # height in inches without the title, title, and what draws it
+Part = tuple[float, str, Callable[[SubFigure], None]]  # height in inches without the title, title, drawing function
 
 
 @dataclass(frozen=True, eq=False)
 class AttendedDocument:
-    """The tokens that heads attend to in one document, under one draw of the masks."""
+    """The tokens that every head attends to in one document, for one draw of the masks."""
 
     tokens: Int[Tensor, " n"]  # without the padding at the end
-    in_degrees: Float[Tensor, "layers heads n"]  # share of the real queries that attend to each key
-    densities: Float[Tensor, "layers heads"]  # share of the real pairs that are attended to
+    in_degrees: Float[Tensor, "layers heads n"]  # share of real queries that attend to each key
+    densities: Float[Tensor, "layers heads"]  # share of real pairs in the mask
     query: int  # position of a query
-    is_attended: Bool[Tensor, "layers heads n"]  # whether it attends to each key
+    is_attended: Bool[Tensor, "layers heads n"]  # whether this query attends to each key
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A model's results on single test examples, and the state from which their masks can be drawn again."""
+    """A model's results on single test examples, and the state needed to redraw their masks."""
 
     run: Run
     per_example: Evaluation
-    calls: tuple[tuple[Tensor, Tensor, torch.Generator], ...]  # by batch: tokens, which are real, masks' generator
+    calls: tuple[tuple[Tensor, Tensor, torch.Generator], ...]  # per batch: tokens, real-token mask, generator
 
     @property
     def densities(self) -> NDArray[np.float64]:
-        """Density of each example, the mean over layers and heads."""
+        """Density of each example, averaged over layers and heads."""
         return self.per_example.example_densities.double().mean((1, 2)).numpy()
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
-        """Draws an example's masks again and returns what is attended, by default for a query of median in-degree."""
+        """Redraws an example's masks and returns the attended tokens, by default for a query of median in-degree."""
         batch, at = divmod(example, len(self.calls[0][0]))
         tokens, is_real, generator = self.calls[batch]
         tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
@@ -84,7 +84,7 @@ class Inspection:
             n = len(text) if self.run.config.is_image else max([0, *real.nonzero().flatten().tolist()]) + 1
             degrees = masks[number, ..., :n].sum(2) / real.sum().clamp(min=1)
             position = query
-            if position is None:  # the first of the lower median among real tokens
+            if position is None:  # first real token with the lower median of in-degrees
                 degree = degrees.mean((0, 1)).where(real[:n], torch.nan)
                 position = int((degree == degree.nanmedian()).long().argmax())
             if not 0 <= position < n:
@@ -95,7 +95,7 @@ class Inspection:
 
 
 def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) -> Inspection:
-    """Evaluates a model on the first test examples, or all, so that their masks can be drawn again afterwards."""
+    """Evaluates a model on the first test examples, or on all, and records the state needed to redraw their masks."""
     if "interval" not in run.about:
         raise SbmtError("a run on labelled examples", f"one on {run.config.task}", "use sbmt evaluate")
     calls = []
@@ -108,18 +108,18 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
     with run.model.register_forward_pre_hook(remember, with_kwargs=True):
         per_example = evaluate(run, n_examples, seed=seed)
     if per_example.n_examples < 2:
-        raise SbmtError("at least 2 examples, because one has no deviation", per_example.n_examples, "inspect more")
+        raise SbmtError("at least 2 examples for standard deviations", per_example.n_examples, "inspect more")
     return Inspection(run, per_example, tuple(calls))
 
 
 def word_glyph(glyph: str) -> str:
-    """How a vocabulary's token is written, given its name in the tokeniser: characters the font lacks are escaped."""
+    """Returns a tokeniser's token as it is drawn, with escapes for characters that the font does not have."""
     known = get_font(findfont(_FONT)).get_charmap()
     return "".join(c if ord(c) in known else c.encode("unicode_escape").decode() for c in glyph.replace("␣", " "))
 
 
 def glyph_of(run: Run, token: int) -> str:
-    """How a token of a run's documents is written; padding, of which an empty text has one token, is blank."""
+    """Returns a token of a run's documents as it is drawn; padding, as in an empty text, is a blank."""
     if run.tokenizer is not None:
         return word_glyph(run.tokenizer.glyph(token))
     symbol = token - run.about["data"]["first_id"]
@@ -127,11 +127,11 @@ def glyph_of(run: Run, token: int) -> str:
         return " "
     if run.config.task == "listops":
         return f"{decode_expression([symbol])} " if 1 <= symbol <= len(TOKENS) else "? "
-    return repr(bytes([symbol]))[2:-1]  # printable ASCII as it is, anything else escaped
+    return repr(bytes([symbol]))[2:-1]  # escapes all but printable ASCII
 
 
 def wrap(glyphs: Sequence[str], width: int) -> list[tuple[int, int]]:
-    """Line and column where each glyph begins; no glyph is broken."""
+    """Returns the line and column at which each glyph starts; glyphs are never split."""
     places, line, column = [], 0, 0
     for glyph in glyphs:
         if column and column + len(glyph) > width:
@@ -151,7 +151,7 @@ def plot_attended_text(
     upper: float,
     width: int,
 ) -> None:
-    """Writes tokens in lines, shaded by in-degree, darkest at ``upper``; boxes the query and underlines its keys."""
+    """Draws tokens as text, shaded by in-degree up to ``upper``, with the query boxed and its keys underlined."""
     places = wrap(glyphs, width)
     halo = [withStroke(linewidth=3.4, foreground="white")]  # without it, vermillion on blue is hard to see
     cells = [Rectangle((column, line), len(glyph), 1) for glyph, (line, column) in zip(glyphs, places, strict=True)]
@@ -177,7 +177,7 @@ def plot_attended_text(
 
 
 def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | None = None) -> None:
-    """Writes a figure: densities per layer and head above, the masks of the least and the most dense example below.
+    """Writes a figure of the densities per layer and head, above the masks of the least and the most dense examples.
 
     The shade of a pixel or token is the share of queries that attend to it (the paper's Figures 5, 7 and 8).
     """
@@ -202,7 +202,7 @@ def draw_long_range_inspection(inspection: Inspection, path: Path, query: int | 
 
 
 def _draw_bars(axes: Axes, inspection: Inspection) -> None:
-    """A dark bar for each layer, a light one for each of its heads, with deviations over inputs (Figure 5)."""
+    """Draws a dark bar per layer and a light bar per head, with standard deviations over inputs (Figure 5)."""
     densities = inspection.per_example.example_densities
     columns = torch.cat([densities.mean(2, keepdim=True), densities], 2).double()  # n layers 1+heads
     mean, deviation = columns.mean(0).numpy(), columns.std(0).numpy()
@@ -219,7 +219,7 @@ def _draw_bars(axes: Axes, inspection: Inspection) -> None:
 
 
 def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, _: int) -> Part:
-    """The image, then how often each head attends to each pixel (Figures 7 and 8)."""
+    """Lays out the image and a map per head of how often each pixel is attended to (Figures 7 and 8)."""
     first_id, side = run.about["data"]["first_id"], isqrt(len(document.tokens))
     columns = min(1 + upper.size, _MAPS)
     rows = ceil((1 + upper.size) / columns)
@@ -237,11 +237,11 @@ def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], titl
             add_colorbar(image, ticks=MaxNLocator(4)).ax.tick_params(labelsize=7.5)
             ax.set_title(_head_title(document, head), fontsize=9)
 
-    return _ROW * rows, f"{title}; maps: share of the queries that attend to a pixel", draw
+    return _ROW * rows, f"{title}; maps show the share of queries that attend to a pixel", draw
 
 
 def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, n_documents: int) -> Part:
-    """The text once per head, shaded by how often each token is attended to; if long, only the query's surroundings."""
+    """Lays out the text once per head, shaded by in-degree; a long text is cut to the surroundings of the query."""
     n, most = len(document.tokens), (MOST_TOKENS if run.tokenizer is None else MOST_WORDS) // n_documents
     first = max(0, min(document.query - most // 2, n - most))
     shown = slice(first, min(n, first + most))
@@ -258,7 +258,7 @@ def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], tit
 
     if most < n:
         title += f", tokens {shown.start:,} to {shown.stop - 1:,} of {n:,}"
-    return height * upper.size, f"{title}; boxed: query {document.query:,}, underlined: what it attends to", draw
+    return height * upper.size, f"{title}; boxed: query {document.query:,}, underlined: its keys", draw
 
 
 def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:
@@ -266,7 +266,7 @@ def _head_title(document: AttendedDocument, head: tuple[int, ...]) -> str:
 
 
 def _title(inspection: Inspection, example: int, number: int, n_documents: int) -> str:
-    """The number of the example, why it is shown, and the model's answer."""
+    """Returns a title with the number of the example, the reason for showing it, and the model's answer."""
     densities, numbers = inspection.densities, inspection.per_example
     names = inspection.run.about["data"]["class_names"]
     label, answer = (printable(names[int(x[example])]) for x in (numbers.labels, numbers.predicted))

@@ -1,4 +1,4 @@
-"""Accuracy of causal attention, and its time per generated token."""
+"""Figure of the accuracy of causal attention and its time per generated token."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from sbmt.experiments.plots.style import saved_figure
 
 
 def draw_causal(results: dict[str, Any], path: Path) -> None:
-    """Accuracy and bits per byte against keys per query, and the time of a token against the context."""
+    """Plots accuracy and bits per byte against keys per query, and time per token against context length."""
     parts = {"recall": "recall, 64 tokens", "recall-256": "256 tokens", "recall-1024": "1,024 tokens", "text": "text"}
     with saved_figure(path, 11.0, 6.8) as figure:
         *panels, time, empty = figure.subplots(2, 3).flat
@@ -17,7 +17,7 @@ def draw_causal(results: dict[str, Any], path: Path) -> None:
                 looks: Any = {"color": f"C{i % 6}", "marker": "os"[i // 6], "label": row["title"]}
                 ax.scatter(keys, row.get("bits", accuracy), **looks)
             ax.set(title=title, ylabel="bits per byte" if part == "text" else "accuracy")
-        panels[-1].set_ylim(top=1.04 * results["text"][0]["bits"][0])  # linear attention is far above
+        panels[-1].set_ylim(top=1.04 * results["text"][0]["bits"][0])  # linear attention lies far above
         for name in ("full", "fitted"):
             medians = [at[name]["median"] for at in results["decode"].values()]
             time.plot([int(n) for n in results["decode"]], medians, marker="o", label=name)

@@ -1,4 +1,4 @@
-"""Masks as figures: heatmaps with a row per query and a column per key, and bipartite graphs."""
+"""Draws masks as heatmaps, with a row per query and a column per key, or as bipartite graphs."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -36,9 +36,9 @@ def plot_mask(
     key_labels: Sequence[str] | None = None,
     cmap: Colormap = MASK_COLOURS,
 ) -> Axes:
-    """Heatmap of a boolean mask or of edge probabilities: a row for each query, a column for each key.
+    """Draws a heatmap of a boolean mask or of edge probabilities, with a row per query and a column per key.
 
-    Thin lines separate ``blocks``, sizes of consecutive groups. ``ax.images[0]`` of the axes holds the mask as floats.
+    Thin lines separate ``blocks``, the sizes of consecutive groups. ``ax.images[0]`` contains the mask as floats.
     """
     table = _as_table(mask)
     ax = ax or plt.subplots(figsize=(3.6, 3.4))[1]
@@ -50,7 +50,7 @@ def plot_mask(
             if axis is ax.xaxis and max(map(len, labels)) > 3:
                 for label in axis.get_ticklabels():
                     label.set(rotation=45, ha="right", va="top", rotation_mode="anchor")
-        elif n <= 12:  # more numbers overlap
+        elif n <= 12:  # more labels would overlap
             axis.set_ticks(range(n))
         else:
             axis.set_major_locator(MaxNLocator(5, integer=True))
@@ -73,7 +73,7 @@ def plot_mask(
 def plot_scores(
     scores: PairTable, mask: PairTable | None = None, ax: Axes | None = None, *, decimals: int = 1, **options: Any
 ) -> Axes:
-    """Heatmap of signed numbers per pair, grey outside the mask; ``options`` are those of :func:`plot_mask`."""
+    """Draws a heatmap of signed numbers, grey outside the mask; ``options`` are those of :func:`plot_mask`."""
     table = _as_table(scores)
     if mask is not None:
         is_edge = _as_table(mask).astype(bool)
@@ -96,14 +96,14 @@ def plot_bipartite(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Axes:
-    """The graph of a mask: queries on the left, in the order of a heatmap's rows, keys on the right.
+    """Draws the graph of a mask, with queries on the left, in the row order of a heatmap, and keys on the right.
 
-    ``weights`` of the edges, row by row, become the widths of lines; with a ``query``, its edges alone are in colour.
+    The ``weights`` of the edges, in row order, determine line widths. If a ``query`` is given, only its edges are blue.
     """
     mask = _as_table(edges).astype(bool)
     source, target = np.nonzero(mask)  # query, key: ascending by query, then key
     if weights is not None and weights.numel() != source.size:
-        raise SbmtError(f"{source.size} weights, one per edge", weights.numel(), "list them row by row")
+        raise SbmtError(f"{source.size} weights, one per edge", weights.numel(), "list them in row order")
     widths = np.full(source.size, 1.3)
     if weights is not None:
         widths = 0.3 + 4.5 * (weights.flatten() / weights.max().clamp(min=1e-12)).numpy()
@@ -121,13 +121,13 @@ def plot_bipartite(
         ax.text(x, -0.04, name, ha="center", va="top")
         for place, label in zip(heights[x], _checked(labels or [str(i) for i in range(n)], n), strict=True):
             ax.text(x + (0.07 if x else -0.07), place, label, ha=align, va="center")
-    ax.set(xlim=(-0.28, 1.28), ylim=(0, 1), title=title, box_aspect=1)  # rows of a square heatmap are level with nodes
+    ax.set(xlim=(-0.28, 1.28), ylim=(0, 1), title=title, box_aspect=1)  # aligns nodes with rows of a square heatmap
     ax.axis("off")
     return ax
 
 
 def add_colorbar(image: AxesImage, **options: Any) -> Colorbar:
-    """The scale of a heatmap, beside it."""
+    """Adds a colour scale beside a heatmap."""
     bar = image.axes.figure.colorbar(image, ax=image.axes, fraction=0.046, pad=0.03, **options)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0)
@@ -136,12 +136,12 @@ def add_colorbar(image: AxesImage, **options: Any) -> Colorbar:
 
 def _checked(labels: Sequence[str], n: int) -> Sequence[str]:
     if len(labels) != n:
-        raise SbmtError(f"{n} labels, one per token", len(labels), "give as many as the mask has rows or columns")
+        raise SbmtError(f"{n} labels, one per token", len(labels), "give one label for each row or column of the mask")
     return labels
 
 
 def _as_table(mask: PairTable) -> np.ndarray:
-    """One mask as a float array ``(n_queries, n_keys)``."""
+    """Converts one mask to a float array ``(n_queries, n_keys)``."""
     given = mask.to_dense() if isinstance(mask, EdgeList) else mask
     table = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asanyarray(given)
     while table.ndim > 2 and len(table) == 1:

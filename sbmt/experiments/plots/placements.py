@@ -1,4 +1,4 @@
-"""Figure 3 of the paper: the places of tokens and clusters in the plane determine the mask."""
+"""Figure 3 of the paper: how the positions of tokens and clusters in the plane determine the mask."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.style import BLUE, FAINT, VERMILLION, saved_figure
 from sbmt.graph.edges import EdgeList
 
-_SCATTER = (0.35, 0.04)  # standard deviations of tokens and of clusters around their centre
+_SCATTER = (0.35, 0.04)  # standard deviations of tokens and clusters from their centres
 _CLUSTERS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tokens, which are both queries and keys, and clusters in the plane."""
+    """Tokens, which serve as queries and keys, and clusters in the plane."""
 
     name: str
     nodes: Float[Tensor, "n 2"]
@@ -30,7 +30,7 @@ class Placement:
 
 
 def _circle(n_nodes: int) -> Tensor:
-    """Nodes in three groups of equal size on a circle, each group in one place."""
+    """Places nodes in three groups of equal size at three points of a circle."""
     angle = 2 * pi * (torch.arange(n_nodes) * 3 // n_nodes) / 3 + pi / 2
     return 3.5 * torch.stack([angle.cos(), angle.sin()], 1)
 
@@ -40,7 +40,7 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "separated": lambda n: (_circle(n), _circle(_CLUSTERS)),
     "distant": lambda n: (torch.full((n, 2), 1.1), torch.full((_CLUSTERS, 2), -1.1)),
 }
-"""Places of tokens and clusters before they are scattered: the mask is dense, block-diagonal, or sparse."""
+"""Centres of tokens and clusters for a dense mask, a block-diagonal one and a sparse one."""
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
@@ -57,7 +57,7 @@ def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
 
 
 def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], path: Path) -> None:
-    """Writes a figure with a row per case: tokens and clusters, the expected mask, one draw."""
+    """Writes a figure with a row per case, which shows tokens and clusters, the expected mask and a sampled mask."""
     with saved_figure(path, 9.6, 3.1 * len(placements)) as figure:
         axes = figure.subplots(len(placements), 3, squeeze=False)
         for (plane, expected, sampled), placement, drawn in zip(axes, placements, edges, strict=True):

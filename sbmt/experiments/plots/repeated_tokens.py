@@ -18,17 +18,17 @@ from sbmt.models import TokenTagger
 
 @dataclass(frozen=True, eq=False)
 class SeenMask:
-    """Layer 0, head 0 on one sequence."""
+    """The mask of layer 0, head 0 for one sequence."""
 
-    expected: Tensor  # edge probabilities (n, n), 1 where a window or a self-loop makes an edge certain
-    drawn: Tensor  # one draw, bool (n, n)
-    twins: Tensor  # which tokens have the same value, bool (n, n): the pairs that matter to the task
-    membership: Tensor | None  # of the queries, (n, k); None for attentions without clusters
+    expected: Tensor  # edge probabilities (n, n), which are 1 in a window or on self-loops
+    drawn: Tensor  # sampled mask, bool (n, n)
+    twins: Tensor  # whether two tokens have the same value, bool (n, n): the pairs that matter for the task
+    membership: Tensor | None  # memberships of the queries (n, k); None for attention mechanisms without clusters
 
 
 @torch.no_grad()
 def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
-    """Runs a model once in eval mode on an unseen sequence, sorted by value, and returns the mask of its first head."""
+    """Runs a model in eval mode on an unseen sequence, sorted by value, and returns the mask of its first head."""
     generator = torch.Generator().manual_seed(seed)
     n_values = len(model.encoder.token_embedding.weight)
     tokens = sample_repeated_tokens(1, n_values, generator=generator)[0].sort(1).values
@@ -48,13 +48,13 @@ def see_mask(model: TokenTagger, seed: int = 0) -> SeenMask:
 
 
 def draw_inspection(run: Run, path: Path, seed: int = 0) -> None:
-    """Writes a figure: the run's curves above, the mask of one unseen sequence and its memberships below."""
+    """Writes a figure of the run's training curves, above the mask and the memberships for one unseen sequence."""
     seen = see_mask(run.model, seed)
     with saved_figure(path, 11.0, 6.6) as figure:
         above, below = figure.subplots(2, 3)
         for ax, name in zip(above, ("loss", "accuracy", "density"), strict=True):
             values = np.asarray(run.history[name])
-            width = min(25, len(values))  # steps that a curve's point averages
+            width = min(25, len(values))  # number of steps averaged in each point of a curve
             smooth = np.convolve(values, np.ones(width) / width, mode="valid")
             ax.plot(np.arange(width, len(values) + 1), smooth, color=VERMILLION)
             ax.set(xlabel="step", title=f"{name} of the training batch", xlim=(0, None))

@@ -1,4 +1,4 @@
-"""Figures of studies, drawn from their summaries alone."""
+"""Draws the figures of studies from their summaries."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -16,11 +16,11 @@ from sbmt.experiments.plots.masks import plot_mask
 from sbmt.experiments.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, saved_figure
 
 COLOURS = {"full": BLUE, "scratch": BLUE, "sbm": VERMILLION, "no-loops": VERMILLION, "fitted": GREEN}
-COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY}  # by how a trial's name begins; others are grey
+COLOURS |= {"random": PURPLE, "window": ORANGE, "reformer": SKY}  # by the prefix of a trial's name; all others are grey
 
 
 def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """The mark of each trial: trials of one colour have different markers."""
+    """Returns the plot style of each trial; trials of the same colour have different markers."""
     markers = {colour: cycle("oDs^vPX<>hp*d8H") for colour in (*COLOURS.values(), QUIET)}
     found = {}
     for name, title in trials.items():
@@ -30,7 +30,7 @@ def marks_of(trials: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[str, Any]]) -> None:
-    """The accuracy, or perplexity, of every run over its density, with lines for the results of guessing."""
+    """Plots the accuracy or perplexity of every run against its density, with lines for simple baselines."""
     first = result["runs"][0]
     is_language = "frequencies" in first
     for run in result["runs"]:
@@ -57,17 +57,17 @@ def plot_over_density(axes: Axes, result: dict[str, Any], marks: dict[str, dict[
 
 
 def _legend(axes: Axes, *plotted: Axes) -> None:
-    """A legend of everything drawn in some axes, each label once."""
+    """Draws a legend of everything plotted in the other axes, with each label once."""
     labels = {label: line for ax in plotted for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     axes.axis("off")
     axes.legend(labels.values(), labels.keys(), loc="center left", fontsize=8.5, borderaxespad=0)
 
 
 def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
-    """Writes the figure of pre-training and fine-tuning: a panel for each, perplexity or accuracy against density."""
+    """Writes a figure with a panel for pre-training and each fine-tuning task, plotting scores against density."""
     marks = marks_of({name: title for one in results.values() for name, title in one["titles"].items()})
     columns = min(2, len(results) + 1)
-    rows = ceil((len(results) + 1) / columns)  # the legend takes the place of a panel
+    rows = ceil((len(results) + 1) / columns)  # the legend occupies one panel
     with saved_figure(path, 3.75 * columns, 3.1 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
         for ax, result in zip(axes, results.values(), strict=False):
@@ -78,8 +78,8 @@ def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def draw_study(result: dict[str, Any], path: Path, masks: Mapping[str, Tensor] = MappingProxyType({})) -> None:
-    """Writes the figure of a study from its summary: training curves, accuracy against density, and given masks."""
-    marks, dots = marks_of(result["titles"]), max(3.4, 0.24 * (len(result["titles"]) + 2))  # inches, for the legend
+    """Writes the figure of a study: training curves, accuracy against density, and any given masks."""
+    marks, dots = marks_of(result["titles"]), max(3.4, 0.24 * (len(result["titles"]) + 2))  # in inches, for the legend
     heights = [2.8 + dots, *[2.9] * bool(masks)]
     with saved_figure(path, 7.6, sum(heights)) as figure:
         above, *last = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]

@@ -1,4 +1,4 @@
-"""The common style of all figures, and figures on disk."""
+"""The common style of all figures, and a function that saves figures in it."""
 
 import io
 import re
@@ -27,7 +27,7 @@ QUIET = "#6B7780"
 FAINT = "#D5DCE1"
 
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY)
-"""Okabe and Ito's colours, which most kinds of colour blindness keep apart."""
+"""Okabe and Ito's colours, which remain distinguishable with most kinds of colour blindness."""
 
 ROLES = {
     "query": VERMILLION,
@@ -37,16 +37,16 @@ ROLES = {
     "expected": PURPLE,
     "full attention": BLUE,
 }
-"""Colours by meaning; edges are sampled, or certain because of a window or a self-loop."""
+"""Colours by role. Edges are either sampled or made certain by a window or a self-loop."""
 
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
-"""Probability 0 is white, 1 the darkest blue; lightness falls steadily, so that the scale can be printed in grey."""
+"""Runs from white at 0 to dark blue at 1; lightness decreases steadily, so the scale can be printed in grey."""
 
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
-"""For signed numbers: negative vermillion, zero white, positive blue."""
+"""Colours for signed numbers: negative is vermillion, zero is white and positive is blue."""
 
 NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
-"""Characters that matplotlib copies from labels into the comments of an SVG file, where XML does not allow them."""
+"""Characters not allowed in XML, which matplotlib copies from labels into the comments of SVG files."""
 
 STYLE = rc_params_from_file(Path(__file__).with_name("sbmt.mplstyle"), use_default_template=False)
 
@@ -58,13 +58,13 @@ def use_style() -> None:
 
 @contextmanager
 def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure in the house style, in inches, written to ``path`` at the end of the block, whole or not at all."""
+    """Yields a figure of the given size in inches, and writes it to ``path`` atomically at the end of the block."""
     kind = figure_format(path)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         buffer = io.BytesIO()
-        # Without matplotlib's version, the same figure gives the same bytes.
+        # Leaving out matplotlib's version makes the bytes of a figure reproducible.
         options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
         figure.savefig(buffer, format=kind, **options if kind == "png" else {})
         content = buffer.getvalue()
@@ -72,8 +72,8 @@ def saved_figure(path: Path, width: float, height: float) -> Iterator[Figure]:
 
 
 def figure_format(path: Path) -> str:
-    """The format that the ending of ``path`` names, if matplotlib can write it."""
-    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # these need TeX and separate packing
+    """Returns the format named by the ending of ``path``; raises SbmtError unless matplotlib can write it."""
+    formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # these need TeX or compression
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
         raise SbmtError(f"a file ending that is one of {', '.join(sorted(formats))}", repr(path.name), "use .png")

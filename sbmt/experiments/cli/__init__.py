@@ -1,4 +1,4 @@
-"""The command line. A mistake is answered with one line and exit code 2, never with a traceback."""
+"""The command line. A user's mistake leads to a one-line message and exit code 2, never to a traceback."""
 
 import sys
 from typing import Annotated
@@ -17,7 +17,7 @@ from sbmt.layers.registry import load_plugins
 
 
 def print_version(is_asked: bool | None) -> None:
-    """Prints the version, PyTorch's, the device that training would use, and the attention backends."""
+    """Prints the versions of sbmt and PyTorch, the device that training would use, and the attention backends."""
     if is_asked:
         device = f"cuda ({torch.cuda.get_device_name()})" if torch.cuda.is_available() else "cpu"
         typer.echo(f"sbmt {sbmt.__version__}\ntorch {torch.__version__}\ndevice {device}")
@@ -29,11 +29,11 @@ VERSION = typer.Option("--version", callback=print_version, is_eager=True, help=
 
 
 def options(version: Annotated[bool | None, VERSION] = None) -> None:
-    """SBM-Transformer: attention along edges sampled from an inferred block model."""
+    """SBM-Transformer: attention restricted to edges sampled from an inferred block model."""
 
 
 def make_app() -> typer.Typer:
-    """All commands, with the options of all registered attention mechanisms."""
+    """Creates the application, with the options of all registered attention mechanisms."""
     names = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(no_args_is_help=True, add_completion=False, context_settings=names)
     app.callback()(options)
@@ -57,7 +57,7 @@ def _run() -> None:
     try:
         make_app()(prog_name="sbmt")
     except SystemExit as leaving:
-        if leaving.code == 1:  # the output is no longer read, as after | head
+        if leaving.code == 1:  # nothing reads the output any longer, as after | head
             raise BrokenPipeError from None
         if sys.stdout is not None:
             sys.stdout.flush()  # so that a full disk is reported

@@ -1,4 +1,4 @@
-"""``sbmt bench``, ``cost`` and ``sample``: time, memory, operations and masks, without a trained model."""
+"""``sbmt bench``, ``cost`` and ``sample``: commands for time, memory, operations and masks without a trained model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +18,15 @@ Names = list[str] | None
 
 
 def bench(
-    suite: Annotated[Names, typer.Option(help="attention or fitted; both by default")] = None,
+    suite: Annotated[Names, typer.Option(help="suite: attention or fitted; both by default")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    quick: Annotated[bool, typer.Option("--quick", help="a few small cases, about a minute")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="run only a few small cases, in about a minute")] = False,
     threads: Annotated[int | None, typer.Option(help="number of threads; torch's choice by default")] = None,
-    json: Annotated[Path | None, typer.Option(help="output file for the numbers; resumed if it exists")] = None,
+    json: Annotated[Path | None, typer.Option(help="output file for the results; resumed if it exists")] = None,
 ) -> None:
-    """Compare speed and memory with full attention, and on a GPU with FlexAttention, too.
+    """Compare speed and memory with full attention and, on a GPU, also with FlexAttention.
 
-    A ratio is the median over rounds of the time divided by the reference's in the same round: 0.5 is twice as fast.
+    Each round divides the time by the reference's; the ratio shown is the median over rounds. 0.5 is twice as fast.
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 
@@ -38,15 +38,15 @@ def bench(
 
 
 def cost(
-    attention: Annotated[Names, typer.Option(help="name of an attention (repeatable); all by default")] = None,
-    length: Annotated[list[int] | None, typer.Option(help="tokens (repeatable); the paper's tasks by default")] = None,
-    density: Annotated[float | None, typer.Option(help=f"of masks; the paper's, or {DENSITY} with --length")] = None,
-    json: Annotated[Path | None, typer.Option(help="output file for the numbers")] = None,
+    attention: Annotated[Names, typer.Option(help="attention mechanism (repeatable); all by default")] = None,
+    length: Annotated[list[int] | None, typer.Option(help="sequence length (repeatable); else the paper's")] = None,
+    density: Annotated[float | None, typer.Option(help=f"density; {DENSITY} with --length, else the paper's")] = None,
+    json: Annotated[Path | None, typer.Option(help="output file for the results")] = None,
 ) -> None:
     """Count the operations of a forward pass, relative to full attention.
 
-    The models are those of the paper's Table 7: 2 layers, 2 heads of width 32, 128 clusters; one example at a time,
-    without gradients. FLOPs are of matrix products, a multiply-add as 2.
+    The models are those of the paper's Table 7: 2 layers, 2 heads of width 32 and 128 clusters. They process a single
+    example without gradients. FLOPs cover matrix products only, and a multiply-add counts as 2.
     """
     from sbmt.experiments.costs import Column, cost_report, cost_tables, paper_columns
 
@@ -59,10 +59,10 @@ def cost(
 
 
 def sample(
-    case: Annotated[str, typer.Option(help="collapsed, separated, distant, or all")] = "all",
-    n_tokens: Annotated[int, typer.Option(help="tokens in the plane")] = 48,
-    sampler: Annotated[str, typer.Option(help="exact, bernoulli or fastrg")] = "exact",
-    seed: Annotated[int, typer.Option(help="seed of the tokens and the draw")] = 0,
+    case: Annotated[str, typer.Option(help="one of: collapsed, separated, distant, all")] = "all",
+    n_tokens: Annotated[int, typer.Option(help="number of tokens in the plane")] = 48,
+    sampler: Annotated[str, typer.Option(help="one of: exact, bernoulli, fastrg")] = "exact",
+    seed: Annotated[int, typer.Option(help="random seed of tokens and masks")] = 0,
     output: Annotated[Path, typer.Option(help="output file of the figure")] = Path("sample.png"),
 ) -> None:
     """Draw masks from block models in the plane: the paper's Figure 3."""

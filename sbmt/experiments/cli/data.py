@@ -1,4 +1,4 @@
-"""``sbmt data``: prepares the examples of the tasks, and lists those that are prepared."""
+"""``sbmt data``: prepares the examples of the tasks, and lists the prepared ones."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,23 +23,23 @@ data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_hel
 @data_app.command("prepare")
 def prepare_task(
     task: Annotated[str, typer.Argument(help=f"{', '.join(TASKS[:-1])} or {TASKS[-1]}")],
-    from_: Annotated[Path | None, typer.Option("--from", help="the task's files: an archive or a folder")] = None,
-    reduced: Annotated[bool, typer.Option("--reduced", help="the small examples of the reduced runs")] = False,
-    vocab_size: Annotated[int | None, typer.Option(help="corpus: number of tokens to learn; 50,265 by default")] = None,
-    tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json instead of learning one")] = None,
-    name: Annotated[str | None, typer.Option(help="corpus: its folder, beside others; corpus by default")] = None,
+    from_: Annotated[Path | None, typer.Option("--from", help="archive or folder that has the task's files")] = None,
+    reduced: Annotated[bool, typer.Option("--reduced", help="make the small examples for reduced runs")] = False,
+    vocab_size: Annotated[int | None, typer.Option(help="corpus: size of a new vocabulary; 50,265 by default")] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="corpus: a tokenizer.json to use instead of a new one")] = None,
+    name: Annotated[str | None, typer.Option(help="corpus: name of its folder; corpus by default")] = None,
 ) -> None:
-    """Find or generate a task's examples, check them, and store them where training reads them.
+    """Find or generate a task's examples, check them, and store them where training can read them.
 
-    Without --from, files are looked for in $SBMT_DATA; ListOps and Pathfinder are generated. A corpus is any text, in
-    one file or a folder of them.
+    Without --from, ListOps and Pathfinder are generated, and other tasks are read from $SBMT_DATA. A corpus is any
+    text, in one file or in a folder of files.
     """
     from sbmt.experiments.data.catalogue import find_source
 
     choose("task", task, dict.fromkeys(TASKS))
     n_given = sum(x is not None for x in (vocab_size, tokenizer))
     if n_given > 1 or (task != "corpus" and (n_given or name is not None)):
-        raise SbmtError("--vocab-size, --tokenizer and --name are only for corpus, and of the first two only one")
+        raise SbmtError("--vocab-size, --tokenizer and --name are only for corpus; the first two exclude each other")
     if task == "corpus":
         size = (REDUCED_VOCABULARY if reduced else VOCABULARY) if vocab_size is None else vocab_size
         loaded = Tokenizer.load(tokenizer) if tokenizer else None
@@ -56,14 +56,14 @@ def prepare_task(
 @data_app.command("list")
 def list_prepared() -> None:
     """List the prepared data and the folders that are searched."""
-    say(f"Files are looked for in {data_folder()}")
+    say(f"Files are read from {data_folder()}")
     cache = prepared_folder()
     folders = sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir())  # glob hides errors
     damaged = []
     for folder in folders:
         try:
             with tell_os_errors(f"read {folder}", "check its permissions"):
-                if (folder / INFO).exists():  # not where a task is being prepared
+                if (folder / INFO).exists():  # missing while a task is being prepared
                     _show(open_prepared(folder, is_checked=False))
         except SbmtError as error:
             damaged.append(str(error))

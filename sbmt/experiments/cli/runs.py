@@ -1,4 +1,4 @@
-"""``sbmt evaluate``, ``predict``, ``inspect`` and ``sparsify``: the answers of a trained model, and its masks."""
+"""``sbmt evaluate``, ``predict``, ``inspect`` and ``sparsify``: commands that apply or examine a trained model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,13 +20,13 @@ from sbmt.experiments.training.generated import RepeatedTokensConfig
 from sbmt.experiments.training.run import SHIPPED, load_run
 
 MASKS = "masks.json"
-Samples = Annotated[int, typer.Option(help="masks drawn per sequence; logits are averaged")]
-Seed = Annotated[int, typer.Option(help="seed of the masks, and of generated sequences")]
+Samples = Annotated[int, typer.Option(help="number of masks drawn per sequence; their logits are averaged")]
+Seed = Annotated[int, typer.Option(help="random seed of masks and generated sequences")]
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="folder of a run")],
-    sequences: Annotated[int, typer.Option(help="test examples or blocks; newly generated for generated tasks")] = 1024,
+    sequences: Annotated[int, typer.Option(help="number of test examples, blocks or generated sequences")] = 1024,
     n_samples: Samples = 1,
     seed: Seed = 0,
 ) -> None:
@@ -36,13 +36,13 @@ def evaluate(
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="folder of a run of sbmt train glue")],
-    table: Annotated[Path, typer.Argument(help="its task's table without labels, such as GLUE's test.tsv")],
-    output: Annotated[Path, typer.Option(help="output file of the answers")] = Path("predictions.tsv"),
+    run: Annotated[Path, typer.Argument(help="folder of a run from sbmt train glue")],
+    table: Annotated[Path, typer.Argument(help="table of the run's task without labels, such as GLUE's test.tsv")],
+    output: Annotated[Path, typer.Option(help="output file for the answers")] = Path("predictions.tsv"),
     n_samples: Samples = 1,
     seed: Seed = 0,
 ) -> None:
-    """Predict the labels of a table without labels, in the format that GLUE's server expects."""
+    """Predict the labels of an unlabelled table, and write them in the format that GLUE's server expects."""
     loaded = load_run(run)
     check_writable(output)
     check_not_replaced(table, output)
@@ -50,22 +50,22 @@ def predict(
     labels = [GLUE[loaded.config.task].written[i] for i in predict_labels(loaded, rows, n_samples=n_samples, seed=seed)]
     lines = [f"{row}\t{label}\n" for row, label in zip(rows.index, labels, strict=True)]
     write_bytes(output, "".join(["index\tprediction\n", *lines]).encode())
-    skipped = f"; {rows.n_skipped} rows too short to have an answer" if rows.n_skipped else ""
-    say(f"{len(rows):,} answers: {output}{skipped}")
+    skipped = f"; {rows.n_skipped} rows with too few columns have none" if rows.n_skipped else ""
+    say(f"Wrote {len(rows):,} answers to {output}{skipped}")
 
 
 def inspect(
-    run: Annotated[Path | None, typer.Argument(help="folder of a run; the included checkpoint by default")] = None,
-    output: Annotated[Path, typer.Option(help="output file of the figure")] = Path("inspect.png"),
-    examples: Annotated[int, typer.Option(help="prepared tasks: number of test examples to inspect")] = 256,
-    query: Annotated[int | None, typer.Option(help="texts: position of the query whose keys are underlined")] = None,
+    run: Annotated[Path | None, typer.Argument(help="folder of a run; by default, the included run")] = None,
+    output: Annotated[Path, typer.Option(help="output file for the figure")] = Path("inspect.png"),
+    examples: Annotated[int, typer.Option(help="number of test examples to inspect, for prepared tasks")] = 256,
+    query: Annotated[int | None, typer.Option(help="position of the query whose keys are underlined in texts")] = None,
     seed: Seed = 0,
 ) -> None:
     """Show the results and the masks of a trained model."""
     loaded = load_run(SHIPPED if run is None else run)
     config = loaded.config
     if query is not None and (config.is_generated or config.is_image):
-        raise SbmtError("--query only for a run on texts", config.task, "leave it out")
+        raise SbmtError("--query only for a run on texts", config.task, "omit --query")
     print_scores(loaded.test, loaded.about)
     if isinstance(config, RepeatedTokensConfig) and not config.fresh_values:
         from sbmt.experiments.plots.repeated_tokens import draw_inspection
@@ -79,25 +79,25 @@ def inspect(
 
 
 def sparsify(
-    run: Annotated[Path, typer.Argument(help="folder of a run with full attention, or of a model of Transformers")],
-    text: Annotated[Path | None, typer.Option(help="for a model of Transformers: file with a text per line")] = None,
-    edges_per_query: Annotated[float, typer.Option(help="largest mean number of edges per query")] = 16.0,
-    steps: Annotated[int, typer.Option(help="steps of the fit")] = 300,
-    clusters: Annotated[int, typer.Option(help="clusters per head")] = 1024,
-    window: Annotated[int | None, typer.Option(help="also attend to tokens at most window / 2 positions away")] = None,
+    run: Annotated[Path, typer.Argument(help="folder of a run with full attention, or of a Hugging Face model")],
+    text: Annotated[Path | None, typer.Option(help="for a Hugging Face model: file with one text per line")] = None,
+    edges_per_query: Annotated[float, typer.Option(help="maximum mean number of edges per query")] = 16.0,
+    steps: Annotated[int, typer.Option(help="number of fitting steps")] = 300,
+    clusters: Annotated[int, typer.Option(help="number of clusters per head")] = 1024,
+    window: Annotated[int | None, typer.Option(help="also attend to tokens up to window / 2 positions away")] = None,
     output: Annotated[Path | None, typer.Option(help="output folder", show_default="RUN-fitted")] = None,
-    examples: Annotated[int | None, typer.Option(help="test examples for the comparison; the run's by default")] = None,
-    length: Annotated[int, typer.Option(help="number of tokens at which texts are truncated")] = 256,
+    examples: Annotated[int | None, typer.Option(help="test examples to compare on; by default, the run's")] = None,
+    length: Annotated[int, typer.Option(help="maximum number of tokens per text")] = 256,
 ) -> None:
-    """Replace full attention by fitted masks, and compare them with other masks of equal size.
+    """Replace full attention with fitted masks, and compare them with other masks of equal size.
 
-    The block models are fitted on the run's training examples. All other weights stay as they are. The result is a run,
-    which sbmt evaluate and inspect read. With --text, RUN is the folder of a Hugging Face Transformers encoder, whose
-    embeddings are compared; sbmt.sparsification.load_sparsified reads the output folder.
+    The block models are fitted to the run's training examples. All other weights stay unchanged. The result is a run
+    for sbmt evaluate and sbmt inspect. With --text, RUN is the folder of a Hugging Face Transformers encoder, and
+    embeddings are compared; sbmt.sparsification.load_sparsified reads the result.
     """
     check_sizes(steps=steps, clusters=clusters, length=length)
     if examples is not None and examples < 2:
-        raise SbmtError("at least 2 examples to compare masks on", examples, "ask for more with --examples")
+        raise SbmtError("at least 2 examples to compare masks on", examples, "raise --examples")
     folder = output or run.resolve().with_name(f"{run.resolve().name}-fitted")
     check_unkept(folder, "choose another with --output")
     check_writable(folder / MASKS)
@@ -121,4 +121,4 @@ def sparsify(
         check_unkept(folder, "choose another with --output")
         save(folder)
         publish(result, [table], folder / MASKS)
-    say(f"Made: {folder}")
+    say(f"Sparse model: {folder}")

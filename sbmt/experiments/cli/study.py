@@ -1,4 +1,4 @@
-"""``sbmt demo``, ``sbmt study`` and ``sbmt glue``: several trials on several seeds, and tables of them."""
+"""``sbmt demo``, ``sbmt study`` and ``sbmt glue``: commands that train and compare several trials."""
 
 from collections import Counter
 from dataclasses import replace
@@ -21,23 +21,23 @@ from sbmt.experiments.training.run import Run, Step
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
 RESULT = "result.json"
-START = b'{\n "task": '  # of a ``result.json`` that a study wrote
-LONGER = 4096  # tokens on which the demo's networks are timed
+START = b'{\n "task": '  # first bytes of the ``result.json`` of a study
+LONGER = 4096  # sequence length at which the demo's networks are timed
 Names = list[str] | None
-Workers = Annotated[int, typer.Option(help="processes, each with one thread")]
-Json = Annotated[Path | None, typer.Option(help="also write the results here")]
-Figure = Annotated[Path | None, typer.Option(help="also draw a figure with curves, and accuracy against density, here")]
+Workers = Annotated[int, typer.Option(help="number of processes, each with one thread")]
+Json = Annotated[Path | None, typer.Option(help="file to write the results to, in addition")]
+Figure = Annotated[Path | None, typer.Option(help="file for a figure of training curves, and accuracy against density")]
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="folder of the runs, the figure and the result")] = Path("runs/demo"),
-    seeds: Annotated[int, typer.Option(help="runs per attention")] = 1,
-    steps: Annotated[int, typer.Option(help="optimiser steps per run")] = SIZES["demo"].steps,
+    output: Annotated[Path, typer.Option(help="folder for the runs, the figure and the result")] = Path("runs/demo"),
+    seeds: Annotated[int, typer.Option(help="number of runs per attention mechanism")] = 1,
+    steps: Annotated[int, typer.Option(help="number of optimiser steps per run")] = SIZES["demo"].steps,
     workers: Workers = 2,
 ) -> None:
-    """Compare full attention, SBM as published, a fitted mask and a random mask of the same density in training.
+    """Compare networks trained with full attention, SBM as published, a fitted mask and a random mask of equal density.
 
-    The task: sequences of 64 values drawn from 64; mark the tokens whose value occurs elsewhere. At the end, full
+    The task is to mark repeated tokens in sequences of 64 values, drawn from 64 possible ones. At the end, full
     attention and the fitted mask are timed on 4,096 tokens.
     """
     from sbmt.experiments.benchmarks.longer import longer_table, on_longer_inputs
@@ -47,7 +47,7 @@ def demo(
     check_may_replace(output / "demo.png", output / RESULT, START)
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
     runs, result = _run(chosen, output, workers)
-    models = {name: run.model for name, run in reversed(runs)}  # of the first seed
+    models = {name: run.model for name, run in reversed(runs)}  # models of the first seed
     timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, chosen.config.length, "full")
     print_table(longer_table(timed, result["titles"], LONGER))
     published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
@@ -57,12 +57,12 @@ def demo(
 
 def study(
     name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
-    output: Annotated[Path | None, typer.Option(help="folder of the runs", show_default="runs/NAME")] = None,
+    output: Annotated[Path | None, typer.Option(help="folder for the runs", show_default="runs/NAME")] = None,
     json: Json = None,
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
-    """Train every run behind a figure or table of the documentation: several trials on several seeds."""
+    """Train all runs behind a figure or table of the documentation: several trials on several seeds."""
     chosen, folder = choose("study", name, STUDIES), output or Path("runs") / name
     check_writable(json, figure)
     _, result = _run(chosen, folder, workers, json)
@@ -75,26 +75,26 @@ def study(
 def _run(
     chosen: Study, folder: Path, workers: int, json: Path | None = None
 ) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
-    """Runs a study, and writes and prints its numbers."""
+    """Runs a study, and writes and prints its results."""
     check_may_replace(folder / RESULT, folder / RESULT, START)
     runs = _run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
     publish(result, [_study_table(result)], folder / RESULT, json)
-    say(f"Runs and numbers: {folder}")
+    say(f"Runs and results: {folder}")
     return runs, result
 
 
 def glue(
-    trial: Annotated[Names, typer.Option(help=f"repeatable; all if left out: {', '.join(language.TRIALS)}")] = None,
-    task: Annotated[Names, typer.Option(help=f"repeatable; all if left out: {', '.join(GLUE_TASKS)}")] = None,
-    seeds: Annotated[int, typer.Option(help="runs of fine-tuning per attention and task")] = 1,
-    reduced: Annotated[bool, typer.Option("--reduced", help="minutes per run on one core, instead of Table 7")] = False,
-    output: Annotated[Path, typer.Option(help="folder of the runs and the numbers")] = Path("runs/glue"),
+    trial: Annotated[Names, typer.Option(help=f"repeatable; all by default: {', '.join(language.TRIALS)}")] = None,
+    task: Annotated[Names, typer.Option(help=f"repeatable; all by default: {', '.join(GLUE_TASKS)}")] = None,
+    seeds: Annotated[int, typer.Option(help="number of fine-tuning runs per trial and task")] = 1,
+    reduced: Annotated[bool, typer.Option("--reduced", help="small settings that take minutes, not Table 7")] = False,
+    output: Annotated[Path, typer.Option(help="folder for the runs and the results")] = Path("runs/glue"),
     json: Json = None,
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
-    """Pre-train several attentions and fine-tune each on the four tasks of the paper's Table 4.
+    """Pre-train several attention mechanisms and fine-tune each on the four tasks of the paper's Table 4.
 
     Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
@@ -108,11 +108,11 @@ def glue(
         from sbmt.experiments.plots.study import draw_glue
 
         draw_glue(results, figure)
-    say(f"Runs and numbers: {output}")
+    say(f"Runs and results: {output}")
 
 
 def _run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[str, Run]]:
-    """Runs or resumes a study, with a bar that counts the steps of all its runs."""
+    """Runs or resumes a study, with a progress bar over the steps of all its runs."""
     steps = {(trial.name, seed): study.config.override(**trial.settings).steps for trial, seed in study.plan()}
     done = dict.fromkeys(steps, 0)
     with Progress() as progress:
@@ -126,7 +126,7 @@ def _run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[
 
 
 def _study_table(result: dict[str, Any]) -> Table:
-    """A row of medians over seeds per trial of a study, from its summary."""
+    """Returns a table of a study's summary, with a row of medians over seeds per trial."""
     seeds = Counter(run["trial"] for run in result["runs"])
     rows = []
     for trial, title in result["titles"].items():

@@ -15,12 +15,12 @@ from sbmt.experiments.training.run import Step
 
 
 def say(line: object) -> None:
-    """Prints a line; control characters, which file names may contain, are escaped."""
+    """Prints a line, escaping control characters, which file names may contain."""
     typer.echo(printable(line))
 
 
 def print_table(found: Table) -> None:
-    """Prints a table and its notes; rows that are wider than the terminal are not wrapped."""
+    """Prints a table and its notes, without wrapping rows that are wider than the terminal."""
     table = Printed(title=found.title)
     for number, heading in enumerate(found.headings):
         table.add_column(heading, justify="right" if number else "left")
@@ -32,7 +32,7 @@ def print_table(found: Table) -> None:
 
 
 def print_scores(test: Any, about: dict[str, Any]) -> None:
-    """Prints accuracy, loss, density and other metrics of a test; the rest is in the run's ``result.json``."""
+    """Prints the accuracy, loss, density and other metrics of a test; ``result.json`` has all numbers."""
     n_test = f", {about['n_test']:,} examples" if "n_test" in about else ""
     numbers = f"Test{n_test}: accuracy {test.accuracy:.4f}  loss {test.loss:.4f}  density {test.density:.4f}"
     if "interval" in about:
@@ -43,7 +43,7 @@ def print_scores(test: Any, about: dict[str, Any]) -> None:
 
 
 def publish(result: Any, tables: Iterable[Table], *paths: Path | None) -> None:
-    """Writes numbers as JSON to all paths that are not None, and prints tables of them."""
+    """Writes results as JSON to all paths that are not None, and prints them as tables."""
     for path in filter(None, paths):
         write_json(path, result)
     for table in tables:
@@ -51,5 +51,5 @@ def publish(result: Any, tables: Iterable[Table], *paths: Path | None) -> None:
 
 
 def numbers_of(step: Step) -> str:
-    """Loss, accuracy and density of a training batch in one line."""
+    """Returns the loss, accuracy and density of a training batch on one line."""
     return f"loss {step.loss:.2f} acc {step.accuracy:.3f} dens {step.density:.3f}"

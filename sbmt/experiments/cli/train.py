@@ -1,4 +1,4 @@
-"""``sbmt train``: one command for each task, with every setting of its configuration as an option."""
+"""``sbmt train``: one command per task, with every setting of its configuration as an option."""
 
 import inspect
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from sbmt.experiments.training.fit import STATE, fit, is_first_process
 from sbmt.experiments.training.run import Step, read_config
 from sbmt.layers.registry import ATTENTIONS, options_of
 
-Reduced = Annotated[bool, typer.Option("--reduced", help="small settings, minutes on one core, instead of Table 7")]
+Reduced = Annotated[bool, typer.Option("--reduced", help="small settings that take minutes, instead of Table 7")]
 REDUCIBLE = "\n\nThe settings are the paper's Table 7 unless --reduced; prepare the data first: sbmt data prepare "
 
 
 def make_train_app() -> typer.Typer:
-    """The commands, with the options of all registered attention mechanisms."""
+    """Creates the commands, with the options of all registered attention mechanisms."""
     app = typer.Typer(help="Train a model on a task.", no_args_is_help=True)
     _add(app, generated.RepeatedTokensConfig, _repeated_tokens, _repeated_tokens.__doc__)
     for kind in (generated.RecallConfig, generated.MultiQueryConfig, tasks.LanguageModelConfig):
@@ -53,12 +53,12 @@ def _add(
 
 
 def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function that have a name and can only be given by name."""
+    """Returns the keyword-only parameters of a function."""
     return [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
 def _config_options(kind: type[TrainingConfig]) -> list[inspect.Parameter]:
-    """An option for each field that :func:`option` made, and each option of any attention; None by default."""
+    """Returns an option, None by default, for each field made by :func:`option` and for all attention options."""
     hints, starts = get_type_hints(kind), dict(kind.option_defaults)
     shown = [field for field in fields(kind) if "names" in field.metadata]
     found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
@@ -69,7 +69,7 @@ def _config_options(kind: type[TrainingConfig]) -> list[inspect.Parameter]:
 
 
 def attention_options() -> dict[str, tuple[list[str], "Field[Any]", Any]]:
-    """Every attention option by name: the mechanisms that have it, its field in the first of them, and its type."""
+    """Maps each attention option to the mechanisms that have it, its field in the first of these, and its type."""
     found: dict[str, tuple[list[str], Field[Any], Any]] = {}
     for attention in ATTENTIONS:
         hints = get_type_hints(options_of(attention))
@@ -90,12 +90,12 @@ def _option(field: "Field[Any]", hint: Any, help_: str, default: Any, group: str
 
 def _repeated_tokens(
     *,
-    size: Annotated[str, typer.Option(help="named settings: demo, or paper (256 tokens, batch 256)")] = "demo",
+    size: Annotated[str, typer.Option(help="settings: demo, or paper (256 tokens, batch size 256)")] = "demo",
     **overrides: Any,
 ) -> TrainingConfig:
-    """Mark the tokens whose value occurs elsewhere in the sequence (the paper's synthetic task).
+    """Mark the tokens whose value also occurs elsewhere in the sequence (the paper's synthetic task).
 
-    The defaults shown are those of --size demo; --preset fitted trains for longer, with larger rates.
+    The defaults shown are those of --size demo; --preset fitted trains for longer, with higher learning rates.
     """
     if overrides["preset"] == "fitted":
         overrides = generated.fitted(**overrides)
@@ -111,18 +111,18 @@ def _reducible(
 def _glue(
     *,
     task: Annotated[str, typer.Option(help=f"one of: {', '.join(GLUE)}")],
-    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; random weights by default")] = None,
-    epochs: Annotated[int | None, typer.Option(help=f"passes over the examples; {tasks.EPOCHS} or fewer")] = None,
+    from_: Annotated[Path | None, typer.Option("--from", help="pre-training run; by default, random weights")] = None,
+    epochs: Annotated[int | None, typer.Option(help=f"number of epochs; {tasks.EPOCHS} or fewer by default")] = None,
     reduced: Reduced = False,
     **overrides: Any,
 ) -> TrainingConfig:
-    """Fine-tune on a task of GLUE: SST-2, QQP, MNLI or QNLI.
+    """Fine-tune on a GLUE task: SST-2, QQP, MNLI or QNLI.
 
-    The network is that of the pre-training run; the other settings are the paper's Table 7 unless --reduced. Prepare
-    the examples first: sbmt data prepare TASK.
+    The network is that of the pre-training run; all other settings follow the paper's Table 7 unless --reduced is
+    given. Prepare the examples first: sbmt data prepare TASK.
     """
     start = read_config(from_) if from_ else tasks.REDUCED_MLM if reduced else tasks.PAPER_MLM
-    early = {name: overrides.pop(name) for name in ("data", "batch_size", "tokenizer")}  # on which the steps depend
+    early = {name: overrides.pop(name) for name in ("data", "batch_size", "tokenizer")}  # these determine the steps
     early |= {"embedding_std": start.embedding_std}
     return tasks.fine_tuning(task, str(from_ or ""), start, epochs, reduced, **early).override(**overrides)
 
@@ -130,14 +130,14 @@ def _glue(
 def _train(
     make: Callable[..., TrainingConfig],
     *,
-    output: Annotated[Path | None, typer.Option(help="folder of the run", show_default="runs/TASK")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue from the folder's checkpoint, if any")] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto: a GPU, unless sequences are generated")] = "auto",
+    output: Annotated[Path | None, typer.Option(help="folder for the run", show_default="runs/TASK")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue from any checkpoint in the folder")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto (a GPU unless sequences are generated)")] = "auto",
     devices: Annotated[int, typer.Option(help="number of processes on this machine, one per GPU if there are any")] = 1,
-    nodes: Annotated[int, typer.Option(help="machines")] = 1,
+    nodes: Annotated[int, typer.Option(help="number of machines")] = 1,
     **settings: Any,
 ) -> None:
-    """Trains, shows progress, and prints the test scores."""
+    """Trains a model, shows progress, and prints the test scores."""
     config = make(**settings)
     folder = output or Path("runs") / config.task.replace("_", "-")
     quiet = devices * nodes > 1 and not is_first_process()
@@ -151,7 +151,7 @@ def _train(
             run = fit(config, folder, resume=resume, on_step=show, accelerator=device, devices=devices, nodes=nodes)
     except KeyboardInterrupt:
         if (folder / STATE).exists():
-            say(f"A checkpoint is kept every {config.checkpoint_every} steps: continue with --resume.")
+            say(f"A checkpoint was saved every {config.checkpoint_every} steps: continue with --resume.")
         raise
     if not quiet:
         print_scores(run.test, run.about)

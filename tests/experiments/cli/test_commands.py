@@ -49,7 +49,7 @@ def test_sample_pictures_the_three_cases(succeed, tmp_path):
 def test_demo_compares_and_draws(succeed, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["sbmt.experiments.cli.study"], "LONGER", 128)  # tokens, to save time
     out = succeed("demo", "--steps", "3", "--workers", "1", "--output", "a\x1b d")
-    assert "full attention" in out and "\x1b" not in out and "Runs and numbers: a\\x1b d" in out
+    assert "full attention" in out and "\x1b" not in out and "Runs and results: a\\x1b d" in out
     assert (tmp_path / "a\x1b d" / "demo.png").exists()
     result = json.loads((tmp_path / "a\x1b d" / "result.json").read_text())
     assert set(result["medians"]) == {"full", "sbm", "fitted", "random-equal"}

@@ -80,7 +80,7 @@ def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_pat
     ("command", "words"),
     [
         ("speech", "task to be one of 'listops', 'text'"),
-        ("corpus --vocab-size 300 --tokenizer mine.json", "of the first two only one"),
+        ("corpus --vocab-size 300 --tokenizer mine.json", "the first two exclude each other"),
         ("corpus --from bad.txt --vocab-size 300", "line 4"),
         ("sst2 --vocab-size 300", "only for corpus"),
         ("sst2 --name mine", "only for corpus"),

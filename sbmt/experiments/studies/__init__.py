@@ -1,1 +1,1 @@
-"""Sets of runs that answer one question."""
+"""Studies: sets of runs that each answer one question."""

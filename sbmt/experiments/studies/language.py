@@ -1,4 +1,4 @@
-"""Pre-training and fine-tuning of several attentions, as in the paper's Table 4."""
+"""Pre-training and fine-tuning of several attention mechanisms, as in the paper's Table 4."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -26,14 +26,14 @@ TRIALS = {trial.name: trial for trial in _TRIALS}
 
 
 def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool = True) -> Study:
-    """One masked language model per attention, for keys of :data:`TRIALS`; ``random-equal`` needs ``sbm``.
+    """Returns a study with one masked language model for each of the named :data:`TRIALS`.
 
-    ``is_reduced`` trains networks that one CPU core trains in minutes, instead of the paper's.
+    The trial ``random-equal`` requires ``sbm``. ``is_reduced`` selects small networks, which train in minutes.
     """
     config = REDUCED_MLM if is_reduced else PAPER_MLM
     trials = {name: choose("trial", name, TRIALS) for name in names}
     if "random-equal" in trials and "sbm" not in trials:
-        raise SbmtError("the trial sbm, whose density random-equal uses", ", ".join(trials), "name sbm too")
+        raise SbmtError("the trial sbm, whose density random-equal uses", ", ".join(trials), "add sbm")
     if long := trials.get("full-long"):
         trials["full-long"] = replace(long, settings=long.settings | {"steps": 3 * config.steps})
     return Study("mlm", "masked language model", config, tuple(trials.values()), 1)
@@ -42,9 +42,9 @@ def pretraining_study(names: Iterable[str] = tuple(TRIALS), *, is_reduced: bool 
 def fine_tuning_study(
     task: str, pretraining: Study, folder: Path, *, n_seeds: int = 1, is_reduced: bool = True
 ) -> Study:
-    """Every pre-trained model of a study, with its runs in ``folder``, on one task, and one without pre-training.
+    """Returns a study that fine-tunes all models of a pre-training study, and one with random weights, on a task.
 
-    All seeds start from the same weights; their head, order of examples and masks differ.
+    The pre-training runs are in ``folder``. Seeds differ in the weights of the head, the data order and the masks.
     """
     first = pretraining.config
     trials = []
@@ -52,7 +52,7 @@ def fine_tuning_study(
         network = {name: value for name, value in trial.settings.items() if name not in settings_of.ANEW}
         trials.append(replace(trial, settings=network | {"pretrained": str(folder / f"{trial.name}-seed{first.seed}")}))
     start = trials[0].settings["pretrained"]
-    tokenizer = str(Path(start) / TOKENIZER)  # all share it
+    tokenizer = str(Path(start) / TOKENIZER)  # shared by all runs
     anew = {"attention": "full", "pretrained": "", "tokenizer": tokenizer, "embedding_std": first.embedding_std}
     scratch = Trial("scratch", "full attention, not pre-trained", anew)
     config = settings_of.fine_tuning(task, start, first, is_reduced=is_reduced)
@@ -68,9 +68,9 @@ def run_language_studies(
     is_reduced: bool,
     run: Callable[[Study, Path], list[tuple[str, Run]]] = run_study,
 ) -> dict[str, dict[str, Any]]:
-    """Pre-trains and fine-tunes; interrupted runs are resumed, finished ones loaded.
+    """Pre-trains and fine-tunes all trials, resuming interrupted runs and loading finished ones.
 
-    ``run`` runs a study in a folder. The result has the summaries of all studies by name.
+    ``run`` runs a study in a folder. Returns the summary of every study by name.
     """
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))

@@ -1,4 +1,4 @@
-"""The studies that have a name: ``sbmt study NAME`` trains the runs of each."""
+"""The named studies: ``sbmt study NAME`` trains all runs of one of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,14 +69,14 @@ _add("collapse", "ten seeds", DEMO, (SBM, NO_LOOPS, poisson, alone), 10)
 
 
 def _scheduled(config: TrainingConfig, length: int, **changed: Any) -> TrainingConfig:
-    """A task with the schedule of fitted masks, in steps of 4096 tokens at any length."""
+    """Returns a task's configuration with the schedule of fitted masks and 4096 tokens per step."""
     schedule = fitted(**changed)
     del schedule["n_clusters"]
     return replace(config, **schedule, length=length, batch_size=4096 // length)
 
 
 def _controls(n_chunk: int) -> tuple[Trial, ...]:
-    """The baselines of fitted masks, with full attention first."""
+    """Returns the baselines for fitted masks, starting with full attention."""
     return (
         FULL,
         Trial("random", "random, its density", CONTROL, density_of="fitted"),
@@ -85,8 +85,8 @@ def _controls(n_chunk: int) -> tuple[Trial, ...]:
     )
 
 
-# At 1,024 tokens not even full attention does better than chance in 2,000 steps unless queries and keys start alike, as
-# they always do in Reformer; there all methods start in this way.
+# At 1,024 tokens, even full attention stays at chance for 2,000 steps unless query and key projections start as copies,
+# which is always the case in Reformer. Therefore, all methods start in this way at this length.
 for length, n_clusters, n_chunk in ((64, 256, 16), (256, 1024, 32), (1024, 2304, 32)):
     trials = Trial("fitted", "fitted", FITTED | {"n_clusters": n_clusters}, n_seeds=5), *_controls(n_chunk)
     if is_long := length >= 1024:
@@ -95,7 +95,7 @@ for length, n_clusters, n_chunk in ((64, 256, 16), (256, 1024, 32), (1024, 2304,
     config = replace(_scheduled(DEMO, length), has_tied_start=is_long)
     _add(f"fitted-{length}", f"fitted masks, {length:,} tokens", config, trials, 2)
 
-# Values never seen in training, so that none can be memorised
+# Test values do not occur in training, so that none can be memorised
 
 for length, n_chunk in ((64, 16), (256, 32)):
     unseen = {"preset": "fitted", "n_clusters": 1024, "edges_per_query": 80.0}
@@ -103,7 +103,7 @@ for length, n_chunk in ((64, 16), (256, 32)):
     trials = Trial("fitted", "fitted", unseen, n_seeds=5), *_controls(n_chunk)
     _add(f"fresh-{length}", f"fresh values, {length} tokens", config, trials, 2)
 
-# All train on 64 tokens, where full attention learns; ``recall_lengths.py`` evaluates them on more
+# All trials train on 64 tokens, where full attention learns; ``recall_lengths.py`` evaluates them on longer sequences
 
 recalled = Trial("fitted", "fitted", {"preset": "fitted", "edges_per_query": 24.0, "n_clusters": 4096}, n_seeds=3)
 *_, random, window, reformer = _controls(16)
@@ -122,8 +122,8 @@ PENALTY = Trial("sbm-0.1", "SBM, λ = 0.1", {"density_weight": 0.1})
 BLACK = Trial("full-black", "full attention, black pixels count", {"attention": "full", "quirks": False})
 FILMS = REDUCED["retrieval"].override(data="retrieval-films", length=256, batch_size=16, steps=400, learning_rate=1e-3)
 LONG = REDUCED | {"retrieval": FILMS, "retrieval-topics": REDUCED["retrieval"]}
-"""The study ``retrieval`` is on pairs of film reviews, where no attention beats chance, ``retrieval-topics`` on
-generated pairs."""
+"""Configurations by study: ``retrieval`` uses pairs of film reviews, on which no attention mechanism beats chance, and
+``retrieval-topics`` uses generated pairs."""
 
 further = {"listops": (PENALTY, REFORMER), "retrieval": (), "pathfinder": (PENALTY, BLACK)}
 for name, config in LONG.items():
@@ -131,7 +131,7 @@ for name, config in LONG.items():
     equal = replace(RANDOM_EQUAL, title="random mask, SBM's density")
     _add(name, title, config, (FULL, LINEAR, SBM, equal, *further.get(name, (PENALTY,))), 2)
 
-# Masks with equal numbers of edges; the page on attention mass says where attention is concentrated, where spread out
+# Masks with equal numbers of edges; the page on attention mass tells where attention is concentrated or spread out
 
 
 def _fitted_to(c: int) -> Trial:
@@ -142,10 +142,10 @@ def _fitted_to(c: int) -> Trial:
 for name, cs, width, n_seeds in (
     ("listops", (4, 2), 2, 3),
     ("pathfinder", (4, 2), 4, 3),
-    ("retrieval-topics", (8,), 8, 3),  # on one seed, masks mattered there
+    ("retrieval-topics", (8,), 8, 3),  # the choice of mask mattered on one seed
     *((name, (8,), 8, 1) for name in ("text", "retrieval", "image")),
 ):
-    # without rotary positions and twice the steps, the attentions hardly differ on ListOps
+    # without rotary positions and twice the steps, attention mechanisms hardly differ on ListOps
     settings = {"positions": "rotary", "steps": 2400} if name == "listops" else {}
     equal_edges = [Trial(f"random-{c}", f"random, as c = {c}", CONTROL, density_of=f"fitted-{c}") for c in cs]
     near = Trial("window", "window", WINDOW | {"window": width})
@@ -153,7 +153,7 @@ for name, cs, width, n_seeds in (
     alike = STUDIES[name]
     _add(f"{name}-edges", f"{alike.title}, equal edges", alike.config.override(**settings), trials, n_seeds)
 
-# The masked language model without a window, beside one of 16, and beside it without reweighting
+# The masked language model without a window, with a window of 16, and with this window but no reweighting
 
 compared: list[Trial] = []
 for name, title, changed, n_seeds in (
@@ -170,7 +170,7 @@ near = Trial("window", "window", WINDOW | {"window": 16}, n_seeds=2)
 trials = (FULL, near, *compared, LINEAR, REFORMER)
 _add("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
-# Causal attention: multi-query recall in one layer, for which a convolution of the embeddings is enough, and bytes
+# Causal attention: multi-query recall in one layer, which a convolution of the embeddings makes possible, and bytes
 
 multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, vocab_size=512, embedding_std=0.3)
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)

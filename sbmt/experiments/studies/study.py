@@ -1,4 +1,4 @@
-"""Studies: several trials on several seeds, resumable, in any number of processes."""
+"""Studies, which train several trials on several seeds, in any number of processes, and can be resumed."""
 
 import multiprocessing
 import os
@@ -27,25 +27,25 @@ from sbmt.layers.registry import load_plugins
 
 MOST_SEEDS = 10_000
 Report = Callable[[str, int, Step | int], None]
-"""Called with a trial's name, its seed, and a step, or when a run begins, the number of finished steps."""
+"""Called with a trial's name, its seed, and a step or, at the start of a run, the number of finished steps."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to train a model."""
+    """One of the ways to train a model in a study."""
 
-    name: str  # in folders and results
-    title: str  # in tables and figures
-    settings: dict[str, Any] = field(default_factory=dict)  # changes to the configuration and its attention
+    name: str  # name in folders and results
+    title: str  # title in tables and figures
+    settings: dict[str, Any] = field(default_factory=dict)  # changes to the configuration and its options
     density_of: str | None = None
-    """Name of another trial, whose test density on the same seed becomes ``mask_density``; its mean edge probability if
-    the masks of both contain a window."""
-    n_seeds: int | None = None  # if it differs from that of the study
+    """Name of the trial whose test density on the same seed becomes ``mask_density``, or its mean edge probability if
+    both masks contain a window."""
+    n_seeds: int | None = None  # number of seeds, if it differs from the study's
 
 
 @dataclass(frozen=True)
 class Study:
-    """Trials, each of which changes some settings of a common configuration."""
+    """A set of trials, each of which changes some settings of a common configuration."""
 
     name: str
     title: str
@@ -57,20 +57,20 @@ class Study:
         counts = {trial.name: self.n_seeds if trial.n_seeds is None else trial.n_seeds for trial in self.trials}
         if not counts or len(counts) < len(self.trials):
             names = [trial.name for trial in self.trials]
-            raise SbmtError("at least one trial, and different names for all", names, "name what to train")
+            raise SbmtError("at least one trial, and a different name for each", names, "rename or add trials")
         for name in (self.name, *counts):
             check_names("studies and trials", str(name).split("."))
         check_texts("titles", [self.title, *(trial.title for trial in self.trials)])
         if not all(is_integer(n) and 1 <= n <= MOST_SEEDS for n in counts.values()):
-            raise SbmtError(f"at least one and at most {MOST_SEEDS:,} seeds", counts, "change the number")
+            raise SbmtError(f"1 to {MOST_SEEDS:,} seeds per trial", counts, "change the number of seeds")
         own = {trial.name: counts[trial.name] for trial in self.trials if trial.density_of is None}
         for trial in self.trials:
             if trial.density_of and choose("density_of", trial.density_of, own) < counts[trial.name]:
-                expected = f"as many seeds of {trial.density_of!r} as of {trial.name!r}, which uses its density"
-                raise SbmtError(expected, own[trial.density_of], "run it on more seeds")
+                expected = f"as many seeds for {trial.density_of!r} as for {trial.name!r}, which uses its density"
+                raise SbmtError(expected, own[trial.density_of], "increase n_seeds")
 
     def plan(self) -> list[tuple[Trial, int]]:
-        """All pairs of trial and seed, seed by seed."""
+        """Returns all pairs of a trial and a seed, ordered by seed."""
         pairs = [(t, seed) for t in self.trials for seed in range(self.n_seeds if t.n_seeds is None else t.n_seeds)]
         return [(t, self.config.seed + seed) for t, seed in sorted(pairs, key=lambda pair: pair[1])]
 
@@ -78,17 +78,17 @@ class Study:
 def run_study(
     study: Study, folder: Path | str, n_workers: int = 1, report: Report = lambda name, seed, step: None
 ) -> list[tuple[str, Run]]:
-    """Trains the unfinished runs, each in a folder ``{trial}-seed{seed}``; interrupted ones are resumed.
+    """Trains all unfinished runs, each in a folder ``{trial}-seed{seed}``, and resumes interrupted ones.
 
-    With one worker they train in this process with all of its threads, otherwise in processes with one thread each.
-    The result has a trial's name and a run for each pair of :meth:`Study.plan`.
+    A single worker trains in this process with all of its threads; several workers have a process and a thread each.
+    Returns a trial's name and its run for each pair in :meth:`Study.plan`.
     """
     check_sizes(n_workers=n_workers)
     folder, plan = Path(folder), study.plan()
-    if os.path.lexists(folder / "config.json"):  # a single run, whose result would be replaced
-        raise SbmtError("a folder with several runs", f"{folder}, which contains config.json", "name another")
+    if os.path.lexists(folder / "config.json"):  # the folder of one run, whose result would be replaced
+        raise SbmtError("a folder with several runs", f"{folder}, which contains config.json", "choose another")
     with only_writer(folder):
-        for is_second in (False, True):  # trials that use the density of another one come after it
+        for is_second in (False, True):  # trials that use the density of other trials come second
             jobs = [
                 (trial.name, seed, _config(study, trial, seed, folder), folder / f"{trial.name}-seed{seed}")
                 for trial, seed in plan
@@ -103,7 +103,7 @@ def run_study(
 
 
 def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
-    """The result and a short curve of every run, medians over the seeds of every trial, and a manifest."""
+    """Returns the result and a short curve of every run, medians over the seeds of every trial, and a manifest."""
     medians = {
         trial.name: {
             name: round(median(getattr(run.test, name) for who, run in runs if who == trial.name), 4)
@@ -138,7 +138,7 @@ def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, r
         fit(config, folder, resume=resume, on_step=lambda step: report(name, seed, step))
 
 
-_reports: "SimpleQueue[tuple[str, int, Step | int]]"  # of a worker; put() blocks while the queue is full
+_reports: "SimpleQueue[tuple[str, int, Step | int]]"  # in a worker; put() blocks while the queue is full
 
 
 def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: int, report: Report) -> None:
@@ -155,18 +155,18 @@ def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: 
                     future.result()
         except BaseException as error:
             for process in multiprocessing.active_children():
-                process.kill()  # files are written whole or not at all, and no further job begins
-            if isinstance(error, BrokenProcessPool):  # killed, usually for lack of memory
+                process.kill()  # safe, since files are written atomically; no further job begins
+            if isinstance(error, BrokenProcessPool):  # killed, usually because memory ran out
                 do = "run it again with fewer workers: unfinished runs are resumed"
                 raise SbmtError(f"the system killed a worker process: {do}") from error
             raise
         finally:
             for *_, folder in jobs:
-                remove_parts(folder)  # of killed workers
+                remove_parts(folder)  # left by killed workers
 
 
 def _begin(reports: Any) -> None:
-    """Prepares a worker: one thread, and no reaction to Ctrl-C, which a terminal sends to parent and workers alike."""
+    """Limits a worker to one thread and ignores Ctrl-C, which a terminal sends to the parent and all workers."""
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -178,7 +178,7 @@ def _begin(reports: Any) -> None:
 def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
-        os._exit(1)  # running the study again resumes the worker's run
+        os._exit(1)  # the worker's run is resumed when the study runs again
 
 
 def _work(name: str, seed: int, config: TrainingConfig, folder: Path) -> None:

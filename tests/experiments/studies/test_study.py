@@ -126,14 +126,14 @@ FULL = Trial("full", "full", {"attention": "full"})
 @pytest.mark.parametrize(
     ("trials", "words"),
     [
-        ((FULL, FULL), "different names"),
-        ((replace(FULL, n_seeds=0),), "at least one"),
-        ((replace(FULL, name="../full"),), "trials named in letters"),
-        ((replace(FULL, name="\ud800"),), "trials named in letters"),
+        ((FULL, FULL), "a different name for each"),
+        ((replace(FULL, n_seeds=0),), "1 to 10,000 seeds per trial"),
+        ((replace(FULL, name="../full"),), "trials to have names of letters"),
+        ((replace(FULL, name="\ud800"),), "trials to have names of letters"),
         ((replace(FULL, title="\ud800"),), "remove lone surrogates"),
         ((FULL, replace(EQUAL[1], density_of="magic")), "density_of to be one of 'full'"),
         ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "density_of to be one of 'sbm'"),
-        ((EQUAL[0], replace(EQUAL[1], n_seeds=2)), "as many seeds of 'sbm' as of 'random'"),
+        ((EQUAL[0], replace(EQUAL[1], n_seeds=2)), "as many seeds for 'sbm' as for 'random'"),
     ],
 )
 def test_trials_that_do_not_fit_together_are_refused(trials, words):

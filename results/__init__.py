@@ -1,1 +1,1 @@
-"""The measurements, one JSON file per question, and the code that turns them into the site's pages."""
+"""The measurements, with one JSON file per question, and the code that writes them into the site's pages."""

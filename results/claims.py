@@ -1,6 +1,6 @@
-"""The errata page and the results page: every claim of the paper that was examined, and every result file.
+"""Data for the errata page, which lists every claim examined, and the results page, which lists every result file.
 
-Their sources are ``results/errata.toml`` and ``results/questions.toml``, which explain their fields.
+The sources are ``results/errata.toml`` and ``results/questions.toml``, which explain their own fields.
 """
 
 import tomllib
@@ -17,7 +17,7 @@ from sbmt.experiments.tables import LEFT_OUT
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim that was examined: an entry of ``results/errata.toml``."""
+    """A claim of the paper that was examined, from ``results/errata.toml``."""
 
     name: str
     claim: str
@@ -31,23 +31,23 @@ class Claim:
 
     @property
     def group(self) -> str:
-        """The part of the page to which it belongs, one of :data:`GROUPS`."""
+        """Part of the errata page that contains the claim, one of :data:`GROUPS`."""
         return self.verdict if self.verdict in GROUPS and self.grade != "slip" else self.grade
 
 
 _ERRATA = tomllib.loads((ROOT / "results" / "errata.toml").read_text("utf-8"))
 CLAIMS = [Claim(**row) for row in _ERRATA["claim"]]
 GROUPS: dict[str, tuple[str, str]] = {row["name"]: (row["heading"], row["meaning"]) for row in _ERRATA["group"]}
-"""The parts of the errata page: a heading and what the part contains."""
+"""The parts of the errata page, each with a heading and a description."""
 _QUESTIONS = tomllib.loads((ROOT / "results" / "questions.toml").read_text("utf-8"))
 QUESTIONS: dict[str, dict[str, Any]] = {row["file"]: row for row in _QUESTIONS["result"]}
-"""The rows of ``results/questions.toml`` by their result files."""
+"""The rows of ``results/questions.toml``, by result file."""
 PICTURES: dict[str, dict[str, str]] = {row["group"]: row for row in _QUESTIONS["picture"]}
-"""The pictures by the group of questions whose table they precede."""
+"""The pictures, by the group of questions whose table they precede."""
 
 
 def n_claims(group: str) -> int:
-    """The number of claims in a group of the errata page, or in ``"all"`` groups except the slips."""
+    """Returns the number of claims in a group of the errata page, or in ``"all"`` groups except the slips."""
     groups = [claim.group for claim in CLAIMS]
     return len(groups) - groups.count("slip") if group == "all" else groups.count(group)
 
@@ -56,11 +56,11 @@ def n_claims(group: str) -> int:
 
 
 anchor = partial(slugify, separator="-")
-"""The id of a heading on the site."""
+"""Returns the id of a heading on the site."""
 
 
 def link(name: str) -> tuple[str, str]:
-    """Resolves a short name: the name of the page, and the address. Tests of the built site check headings.
+    """Resolves a short name to the title and the address of a page. Tests of the built site check the headings.
 
     Raises:
         LookupError: If there is no such page.
@@ -80,7 +80,7 @@ def link(name: str) -> tuple[str, str]:
 
 
 def links(names: Sequence[str]) -> str:
-    """Links by the names of their pages, with the headings of pages that are named twice."""
+    """Returns links to the named pages, with headings to distinguish links to the same page."""
     found = [(*link(name), name.partition("#")[2]) for name in names]
     pages = [page for page, _, _ in found]
     shown = ((page if pages.count(page) == 1 else f"{page}: {place}", address) for page, address, place in found)
@@ -91,9 +91,9 @@ def links(names: Sequence[str]) -> str:
 
 
 def measured(name: str) -> str:
-    """Seeds, runs, core hours, date and threads of a result file, and its machine if that is not the usual one."""
+    """Returns the seeds, runs, core hours, date and threads of a result file, and its machine if it is unusual."""
     parts = list(load(name).values()) if name == "glue" else [load(name)]
-    parts = [part for part in parts if isinstance(part, dict)]  # and not a list of statements
+    parts = [part for part in parts if isinstance(part, dict)]  # leaves out lists of statements
     runs = [run for part in parts for run in part.get("runs", [])]
     hours = sum(run["seconds"] for run in runs) / 3600
     said = [f"{len({run['config']['seed'] for run in runs})}, {len(runs)}, {hours:.1f} h"] if runs else []
@@ -105,5 +105,5 @@ def measured(name: str) -> str:
 
 
 def machine_of(manifest: dict[str, Any]) -> str:
-    """Returns the machine of a manifest, with versions."""
+    """Returns the machine and the versions in a manifest."""
     return f"{manifest['machine']}, sbmt {manifest['sbmt']}, torch {manifest['torch']}"

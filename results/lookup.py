@@ -1,4 +1,4 @@
-"""Numbers from the result files: looked up, counted, compared.
+"""Looks up, counts and compares numbers in the result files.
 
 Templates call these functions: ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. A missing result raises
 ``LookupError``.
@@ -19,14 +19,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sbmt.experiments.benchmarks.cases import MADE_UP
 
 ROOT = Path(__file__).parents[1]
-LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without made-up topics
+LONG_RANGE = ("listops", "text", "retrieval", "image", "pathfinder")  # the benchmark's tasks, without generated topics
 GLUE = ("sst2", "qqp", "mnli", "qnli")
 OURS_ON_GPU = ("sparse", "tiled", "dense", "auto", "sbm")
 EXTREMES = {"least": min, "greatest": max}
 
 
 def load(name: str) -> Any:
-    """The content of a result file; ``glue/mlm`` is one of the several studies in ``glue.json``."""
+    """Returns the content of a result file; ``glue/mlm`` names one of the studies in ``glue.json``."""
     path, (file, _, part) = ROOT / "results" / f"{name}.json", name.partition("/")
     if part and not path.exists():
         return load(file)[part]
@@ -41,7 +41,7 @@ def _read(path: Path) -> Any:
 
 
 def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
-    """The first row with these values."""
+    """Returns the first row with the given values."""
     for row in rows:
         if wanted.items() <= row.items():
             return row
@@ -49,7 +49,7 @@ def find(rows: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
 
 
 def show(value: Any, form: str = "") -> str:
-    """A number as pages show it, by default with three decimals; text is returned unchanged.
+    """Formats a number for a page, by default with three decimals, and returns text unchanged.
 
     Example:
         >>> show(-0.25), show(0.7, ".1%"), show(16384), show("so")
@@ -62,7 +62,7 @@ def show(value: Any, form: str = "") -> str:
 
 
 def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
-    """The runs of a trial of a study."""
+    """Returns the runs of one trial in a study."""
     runs = [run for run in load(study)["runs"] if run["trial"] == trial]
     if not runs:
         raise LookupError(f"{study} has no trial {trial}")
@@ -70,13 +70,13 @@ def runs_of(study: str, trial: str) -> list[dict[str, Any]]:
 
 
 def same_seeds(study: str, trial: str, other: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The runs of a trial, each with that of another trial with the same seed."""
+    """Pairs each run of a trial with the run of another trial that has the same seed."""
     theirs = {run["config"]["seed"]: run for run in runs_of(study, other)}
     return [(run, theirs[run["config"]["seed"]]) for run in runs_of(study, trial)]
 
 
 def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
-    """The test scores of the runs of a trial, possibly none; ``edges`` are edges per query."""
+    """Returns the test scores of all runs of a trial, if any; the metric ``edges`` is the number per query."""
     runs = [run for run in load(study)["runs"] if run["trial"] == trial]
     if metric == "edges":
         return [run["test"]["density"] * run["config"]["length"] for run in runs]
@@ -84,7 +84,7 @@ def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
 
 
 def _over_seeds(summary: Callable[[list[float]], Any], study: str, trial: str, metric: str) -> Any:
-    """A summary of the test scores of a trial."""
+    """Summarises the test scores of a trial."""
     if not (found := reached(study, trial, metric)):
         raise LookupError(f"{study} has no trial {trial}")
     return summary(found)
@@ -95,7 +95,7 @@ least, n_seeds = partial(_over_seeds, min), partial(_over_seeds, len)
 
 
 def value(file: str, *keys: str | int) -> Any:
-    """The entry of a result file under these keys, from the outermost inwards."""
+    """Returns the entry of a result file under the given keys, listed from the outside in."""
     found = load(file)
     for key in keys:
         found = found[key]
@@ -103,9 +103,9 @@ def value(file: str, *keys: str | int) -> Any:
 
 
 def seen(network: str, kind: str, name: str, share: float = 0.05, part: str = "") -> float:
-    """A measure, such as ``lost``, of a kind of mask that keeps this share of the pairs, in a trained network.
+    """Returns a measure, such as ``lost``, of one kind of mask with the given share of pairs, in a trained network.
 
-    With ``part="tuned"`` the network was trained further under that mask.
+    With ``part="tuned"``, the network had been trained further with that mask.
     """
     found = load("attention_mass")["networks"][network]
     found = found[part] if part else found
@@ -113,26 +113,26 @@ def seen(network: str, kind: str, name: str, share: float = 0.05, part: str = ""
 
 
 def lost(network: str, kind: str, part: str = "") -> str:
-    """Percentage points of accuracy that a trained network loses under a kind of mask with 5 % of the pairs."""
+    """Returns the percentage points of accuracy that a network loses with one kind of mask and 5 % of the pairs."""
     return show(100 * seen(network, kind, "lost", part=part), ".1f")
 
 
 def statement(name: str) -> str:
-    """The finding of a statement of ``python -m theory``, as its output words it."""
+    """Returns the finding of a statement as worded in the output of ``python -m theory``."""
     return find(load("theory"), name=name)["shown"].replace("%", " %")
 
 
 def n_statements(grade: str) -> int:
-    """The number of statements of a grade (or of ``"all"``) that came out as stated."""
+    """Returns the number of statements of a grade (or of ``"all"`` grades) that turned out as stated."""
     return len([row for row in load("theory") if row["outcome"] == "as stated" and grade in ("all", row["grade"])])
 
 
 def n_comparisons(tasks: str, other: str, verdict: str) -> int:
-    """The number of runs in which SBM is ahead of another trial of the same task and seed.
+    """Returns how many runs of SBM have the given verdict against another trial with the same task and seed.
 
     Args:
         tasks: ``"lra"`` or ``"glue"``.
-        other: The other trial.
+        other: The trial to compare SBM with.
         verdict: ``"ahead"``, ``"behind"``, ``"undecided"`` or ``"all"``. A difference of two accuracies is decided if
             it exceeds its 95 % interval.
     """
@@ -146,40 +146,40 @@ def n_comparisons(tasks: str, other: str, verdict: str) -> int:
 
 
 def points_lost(study: str, other: str, trial: str, which: str) -> float:
-    """The ``least`` or ``greatest`` number of percentage points by which a trial trails another of the same seed."""
+    """Returns the ``least`` or ``greatest`` number of percentage points by which a trial trails ``other``, by seed."""
     pairs = same_seeds(study, trial, other)
     return EXTREMES[which](100 * (theirs["test"]["accuracy"] - mine["test"]["accuracy"]) for mine, theirs in pairs)
 
 
 def loses(study: str, other: str, trial: str) -> str:
-    """The range of percentage points by which a trial trails another of the same seed."""
+    """Returns the range over seeds of percentage points by which a trial trails another."""
     return " to ".join(show(points_lost(study, other, trial, which), ".1f") for which in EXTREMES)
 
 
 def layer_density(study: str, number: int) -> float:
-    """Density of SBM's masks in a layer, counted from 1: the mean over heads and seeds."""
+    """Returns the density of SBM's masks in a layer, counted from 1, averaged over heads and seeds."""
     return mean_of(density for run in runs_of(study, "sbm") for density in run["test"]["densities"][number - 1])
 
 
 def cases(file: str, suite: str) -> list[dict[str, Any]]:
-    """The cases of a suite of a benchmark."""
+    """Returns the cases of a benchmark suite."""
     return load(file)["suites"][suite]["found"]["cases"]
 
 
 def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) -> float:
-    """Time relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    """Returns the time relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
     wanted = {"kind": kind, "n": n, "density": density, "is_training": mode == "training", "n_clusters": 128}
     return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
 
 
 def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32") -> float:
-    """Time of a fitted mask relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    """Returns the time of a fitted mask relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
     wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype}
     return find(cases("bench_fitted", "fitted"), kind="fitted", **wanted)["results"]["sbm"]["ratio"]
 
 
 def on_gpu() -> list[dict[str, Any]]:
-    """The cases of the GPU's benchmark with the paper's memberships, and ``ours``, the ratio of our fastest."""
+    """Returns the GPU benchmark's cases with the paper's memberships, and ``ours``, our fastest ratio in each."""
     found = [case for suite in load("gpu/bench")["suites"].values() for case in suite["found"]["cases"]]
     found = [case for case in found if case["kind"] in MADE_UP and "ratio" in case["results"]["sdpa"]]
     ratios = ([case["results"].get(name, {}).get("ratio", inf) for name in OURS_ON_GPU] for case in found)
@@ -187,18 +187,18 @@ def on_gpu() -> list[dict[str, Any]]:
 
 
 def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
-    """Time of our fastest implementation on a GPU relative to full attention.
+    """Returns the time of our fastest implementation on a GPU, relative to full attention.
 
-    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and at most this many tokens.
+    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and up to ``most_tokens`` tokens.
     """
     mine = [case for case in on_gpu() if case["n"] <= most_tokens and case["is_training"] == (mode == "training")]
     return EXTREMES[which](case["ours"] for case in mine)
 
 
 def fitted_ratios(mode: str, sweep: str = "n") -> list[dict[int, float]]:
-    """Times of a fitted mask of 16 keys per query relative to full attention's by tokens, for each processor.
+    """Returns, for each processor, the times of a fitted mask with 16 keys per query relative to full attention.
 
-    ``mode`` is ``"training"`` or ``"forward"``; the sweep ``"n"`` is in float32.
+    Keys are numbers of tokens. ``mode`` is ``"training"`` or ``"forward"``, and the sweep ``"n"`` is in float32.
     """
     others = (f"machines/{path.parent.name}/bench_fitted" for path in ROOT.glob("results/machines/*/bench_fitted.json"))
     by_processor = []
@@ -210,7 +210,7 @@ def fitted_ratios(mode: str, sweep: str = "n") -> list[dict[int, float]]:
 
 
 def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
-    """The number of tokens from which such a mask is faster, on the processor where it is ``least`` or ``greatest``."""
+    """Returns the ``least`` or ``greatest`` number of tokens, over processors, from which a fitted mask is faster."""
     places = []
     for ratios in filter(None, fitted_ratios(mode, sweep)):
         points = pairwise((log(n), log(ratio)) for n, ratio in ratios.items())
@@ -224,25 +224,25 @@ def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
 
 
 def memory_ratio(method: str, other: str, which: str) -> float:
-    """The ``least`` or ``greatest`` ratio, over the five tasks, of a method's peak memory to another's."""
+    """Returns the ``least`` or ``greatest`` ratio over the five tasks of one method's peak memory to another's."""
     peaks = load("costs")["memory"]
     return EXTREMES[which](x["forward"] / y["forward"] for x, y in zip(peaks[method], peaks[other], strict=True))
 
 
 def operations_ratio(method: str, which: str) -> float:
-    """The ``least`` or ``greatest`` ratio, over the five tasks, of a method's operations to full attention's."""
+    """Returns the ``least`` or ``greatest`` ratio over the five tasks of a method's operations to full attention's."""
     both = [[one["attention"]["n_flops"] for one in load("costs")["operations"][name]] for name in (method, "full")]
     return EXTREMES[which](x / y for x, y in zip(*both, strict=True))
 
 
 def gradient_estimate(scores: str, probability: float, estimator: str) -> dict[str, float]:
-    """The measures of the quality of a gradient estimator, without exploration."""
+    """Returns the quality measures of a gradient estimator, without exploration."""
     part = find(load("ste_bias")["parts"], scores=scores, exploration=0)
     return find(part["rows"], probability=probability, estimator=estimator)
 
 
 def recalled(n: int, trial: str, name: str = "accuracy") -> list[float]:
-    """The accuracy of the networks of a causal attention in recall among n tokens, or their ``keys`` per query."""
+    """Returns the accuracy, or ``keys`` per query, of networks with one causal attention in recall among n tokens."""
     rows = load("causal")["recall" if n == 64 else f"recall-{n}"]
     return [seed[name] for row in rows if row["trial"] == trial for seed in row["seeds"]]
 
@@ -256,7 +256,7 @@ ENVIRONMENT.globals |= globals()
 
 
 def render(template: str) -> str:
-    """The text of a template; :data:`NOT_YET` if it needs a result that is missing."""
+    """Renders a template to text, or returns :data:`NOT_YET` if it needs a missing result."""
     try:
         return ENVIRONMENT.from_string(template).render()
     except LookupError:

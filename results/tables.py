@@ -1,4 +1,4 @@
-"""Cells of tables that take more than a look-up in the result files; ``tables.jinja`` has the tables."""
+"""Table cells that need more than a look-up in the result files; the tables themselves are in ``tables.jinja``."""
 
 from collections.abc import Callable, Sequence
 from statistics import mean, median, stdev
@@ -9,11 +9,11 @@ from sbmt.experiments.benchmarks.tables import milliseconds, percent
 from sbmt.experiments.costs import cost_tables
 from sbmt.experiments.tables import LEFT_OUT
 
-# --- what the networks of a trial reached, or a dash where there are none ---
+# --- scores of the networks of a trial, or a dash if there are none ---
 
 
 def spread(values: Sequence[float], form: str = ".3f") -> str:
-    """Median and range, or the median alone where the range is no wider."""
+    """Formats the median and the range, or only the median if the range is empty."""
     if not values:
         return LEFT_OUT
     middle, low, high = (f"{of(values):{form}}" for of in (median, min, max))
@@ -21,20 +21,20 @@ def spread(values: Sequence[float], form: str = ".3f") -> str:
 
 
 def pairs(study: str, trial: str) -> str:
-    """Mean density in percent."""
+    """Formats the mean density in percent."""
     found = reached(study, trial, "density")
     return f"{100 * mean(found):.1f}" if found else LEFT_OUT
 
 
 def points(study: str, trial: str) -> str:
-    """Mean accuracy in percent ± its standard deviation over the seeds."""
+    """Formats the mean accuracy in percent ± its standard deviation over seeds."""
     found = [100 * x for x in reached(study, trial)]
     middle = f"{mean(found):.1f}" if found else LEFT_OUT
     return middle + (f" ± {stdev(found):.1f}" if len(found) > 1 else "")
 
 
 def recall_scores(trial: str, n: str) -> str:
-    """Accuracy / density on sequences of a length, medians over seeds; the accuracy alone at density 1."""
+    """Formats median accuracy / density over seeds at a sequence length, or only the accuracy at density 1."""
     evaluated = (run["lengths"] for run in load("recall_lengths")["evaluated"] if run["trial"] == trial)
     found = [lengths[n] for lengths in evaluated if n in lengths]
     accuracy, density = (median(scores[name] for scores in found) for name in ("accuracy", "density"))
@@ -45,7 +45,7 @@ def recall_scores(trial: str, n: str) -> str:
 
 
 def step_ratios(n: int, density: float) -> str:
-    """Time of a step for the cheaper and the more expensive kind of memberships."""
+    """Formats the time of a step with the cheaper and with the more expensive kind of memberships."""
     wanted = {"n": n, "density": density, "n_clusters": 128, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
@@ -58,13 +58,13 @@ FIELDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "memberships": lambda case: case["kind"],
     "keys": lambda case: f"{case['n'] * case['density']:.0f} keys",
 }
-"""Properties by which the cases of a sweep differ."""
+"""Properties in which the cases of a sweep differ."""
 
 
 def sweep_cells(file: str, suite: str, sweep: str, row: str, column: str) -> dict[str, dict[str, str]]:
-    """Times in the cases of a sweep, or our milliseconds where full attention did not run, by row and by heading.
+    """Returns relative times in a sweep, or our milliseconds if full attention did not run, by row and heading.
 
-    ``row`` and ``column`` are names of :data:`FIELDS`; there are as many columns for inference as for training.
+    ``row`` and ``column`` are names of :data:`FIELDS`; training and inference have separate columns.
     """
     cells: dict[str, dict[str, str]] = {}
     order = "n", "density", "n_clusters"
@@ -81,5 +81,5 @@ def sweep_cells(file: str, suite: str, sweep: str, row: str, column: str) -> dic
 
 
 def cost_table(name: str) -> str:
-    """A table of counted operations, relative to full attention."""
+    """Returns a table of operation counts, relative to full attention."""
     return next(table.markdown() for table in cost_tables(load("costs")) if table.name == name)

@@ -1,11 +1,11 @@
-"""Writes the tables and numbers of README.md and of the site from the result files.
+"""Writes the tables and numbers in README.md and the site's pages from the result files.
 
 The text between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is the value of the expression, a Jinja template: a
 number in a sentence, or a table on separate lines. It may call the functions of :mod:`results.lookup`,
 :mod:`results.tables` and :mod:`results.claims` and the macros of ``tables.jinja`` and ``claims.jinja``. The comment
 for a number must not begin a line, where it would start a block of HTML.
 
-``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 where a page is stale.
+``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 if a page is stale.
 """
 
 import re
@@ -24,12 +24,12 @@ for name in ("titles.jinja", "tables.jinja", "claims.jinja"):
 
 
 def renewed(text: str) -> str:
-    """A page with the numbers and tables of the result files."""
+    """Returns a page with current numbers and tables from the result files."""
     return MARKED.sub(lambda found: found[1] + render(found[2]) + found[3], text)
 
 
 def stale_pages() -> dict[Path, str]:
-    """The pages that do not match the result files, with the text that they should have."""
+    """Returns the pages that do not match the result files, with their correct text."""
     pages = {page: page.read_text("utf-8") for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))}
     new = {page: renewed(text) for page, text in pages.items()}
     return {page: text for page, text in new.items() if text != pages[page]}

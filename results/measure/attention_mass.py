@@ -1,11 +1,11 @@
-"""How much attention masks of several kinds see in trained networks; writes ``results/attention_mass.json``.
+"""Measures the attention mass covered by different masks in trained networks; writes ``results/attention_mass.json``.
 
-Each network was trained with full attention: ``make long-range`` and ``make language`` leave them in ``runs/``. For
-each share of the pairs masks are fitted to it, and every other kind is tuned to their density. It takes an hour or two
-on one core; what was measured of a network is kept in ``runs/attention-mass``.
+The networks, trained with full attention, come from ``make long-range`` and ``make language``, which save them in
+``runs/``. Masks are fitted for each share of pairs, and all other kinds are tuned to equal density. The script takes an
+hour or two on one core, and keeps the measurements of each network in ``runs/attention-mass``.
 
-The published file is older (commit 91d52b8): there, one fit was brought to all shares by a common factor of its rates,
-masks by hashing and k-means were compared as well, and three networks were trained further under each kind.
+The published file is older (commit 91d52b8): a single fit reached all shares by scaling its rates, masks by hashing
+and k-means were also compared, and three networks were trained further under each kind of mask.
 """
 
 from functools import partial
@@ -40,7 +40,7 @@ STEPS, EXAMPLES = 300, 1000
 
 
 def mean_keys(trained: Run) -> float:
-    """The mean number of real keys per example, over some of the training examples."""
+    """Returns the mean number of real keys per example over a sample of the training examples."""
     model = sparsify(trained.model, edges_per_query=1.0)
     batches = map(inputs, islice(examples(trained, seed=0), 8))
     seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
@@ -48,7 +48,7 @@ def mean_keys(trained: Run) -> float:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """Comparisons in one network, for the shares of pairs that leave a query at least one key."""
+    """Compares masks in one network, for all shares of pairs that leave at least one key per query."""
     trained = load_run(RUNS / NETWORKS[name])
     keys = mean_keys(trained)
     shares = [share for share in SHARES if share * keys >= 1]
@@ -58,7 +58,7 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def draw(networks: dict[str, dict[str, Any]], path: Path) -> None:
-    """A panel per network, a line per kind of mask: share of attention along edges over the share of pairs."""
+    """Plots the share of attention along edges against the share of pairs, with a panel per network."""
     with saved_figure(path, 7.8, ceil(len(networks) / 3) * 2.5 + 0.9) as figure:
         panels = figure.subplots(ceil(len(networks) / 3), 3, squeeze=False, sharey=True).ravel()
         for axes, (title, result) in zip(panels, networks.items(), strict=True):
@@ -70,12 +70,12 @@ def draw(networks: dict[str, dict[str, Any]], path: Path) -> None:
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         figure.supxlabel("share of pairs that are edges")
-        figure.supylabel("attention along them")
+        figure.supylabel("attention along edges")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
 
 
 def main() -> None:
-    """Measures, writes and draws."""
+    """Measures all networks, writes the result file and draws the figure."""
     names = track(NETWORKS, "networks")
     found = {name: kept(f"attention-mass/{name}.json", partial(measure, name)) for name in names}
     write("attention_mass", {"networks": found})

@@ -1,7 +1,7 @@
-"""Causal attention on recall, on text and as a context grows; writes ``results/causal.json`` and draws it.
+"""Measures causal attention on recall, text and growing contexts; writes and draws ``results/causal.json``.
 
-Before it run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
-$SBMT_DATA/lm/imdb_unsup_train.txt.gz``. It takes two hours or so on one core.
+First run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
+$SBMT_DATA/lm/imdb_unsup_train.txt.gz``. The script takes about two hours on one core.
 """
 
 from dataclasses import replace
@@ -22,19 +22,19 @@ from sbmt.experiments.studies.study import Study, run_study
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run
 
-LONGER = {256: 200, 1024: 400}  # steps of training at each length, from the weights of the shorter one
+LONGER = {256: 200, 1024: 400}  # training steps at each length, starting from the weights for shorter sequences
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
 PACE = Pace(seconds=8.0, least=5, most=201)
 
 
 def bits_of(trained: Run) -> list[float]:
-    """Bits per token of each test block."""
+    """Returns the bits per token of each test block."""
     losses = evaluate(trained, trained.config.test_examples).losses.view(-1, trained.config.length - 1)
     return (losses.sum(1) / log(2) / (trained.config.length - 2)).tolist()
 
 
 def table(*studies: Study) -> list[dict[str, Any]]:
-    """A row per trial of the studies: scores and keys per query of each seed; for text, bits per token of a block."""
+    """Returns a row per trial with scores and keys per query of each seed and, for text, bits per token."""
     rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in studies[0].trials}
     for name, trained in (found for study in studies for found in run_study(study, RUNS / study.name)):
         n, test = trained.config.length, trained.test
@@ -49,9 +49,9 @@ def table(*studies: Study) -> list[dict[str, Any]]:
 
 
 def longer(n: int, shorter: str, seed: int) -> Study:
-    """Recall among n tokens by the networks of another study, with as many tokens per step and pairs per token.
+    """Returns a study of recall among n tokens that continues a study of shorter sequences.
 
-    Of 512 symbols half are keys, and there must be more keys than pairs.
+    Tokens per step and pairs per token are the same, except that 255 pairs are the maximum for 256 keys.
     """
     study, steps = STUDIES["causal-recall"], LONGER[n]
     sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
@@ -63,7 +63,7 @@ def longer(n: int, shorter: str, seed: int) -> Study:
 
 @torch.no_grad()
 def step(n: int, **attention: Any) -> Entry:
-    """Reads one token after a context of n, with random weights; for full attention, keys and values are random too."""
+    """Prepares reading one token after n others, with random weights and, for full attention, also random keys."""
     torch.manual_seed(0)
     sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
     model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()
@@ -78,13 +78,13 @@ def step(n: int, **attention: Any) -> Entry:
 
 
 def decoding(n: int) -> dict[str, Any]:
-    """The time of a token by full attention and by fitted masks."""
+    """Times one token with full attention and with fitted masks."""
     entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
     return race(entries, PACE, reference="full", headline=("fitted",))
 
 
 def main() -> None:
-    """Trains, measures and writes."""
+    """Trains and measures all networks, and writes and draws the results."""
     found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
     for n, shorter in ((256, "causal-recall"), (1024, "causal-recall-256")):
         found[f"recall-{n}"] = table(*(longer(n, shorter, seed) for seed in range(STUDIES["causal-recall"].n_seeds)))

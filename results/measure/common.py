@@ -1,4 +1,4 @@
-"""Common parts of the scripts: places of files, running a script, and paired differences with their uncertainty."""
+"""Common parts of the scripts: file locations, the entry point, and paired differences with their uncertainty."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ def write(name: str, content: dict[str, Any], about: dict[str, Any] | None = Non
 
 
 def kept(place: str, measure: Callable[[], Any]) -> Any:
-    """The result of a measurement, which an earlier run of the script may have left at a place in ``runs/``."""
+    """Returns the result of a measurement, reusing any that an earlier run of the script saved in ``runs/``."""
     if not (RUNS / place).exists():
         write_json(RUNS / place, measure())
     return read_json(RUNS / place)
 
 
 def run(main: Callable[[], None], name: str) -> None:
-    """Runs a script on one thread, and reports errors in one line. With any argument, prints what it does instead."""
+    """Runs a script on one thread and reports errors in one line; with any argument, prints its docstring instead."""
     if sys.argv[1:]:
         sys.exit(sys.modules["__main__"].__doc__)
     torch.set_num_threads(1)
@@ -39,17 +39,17 @@ def run(main: Callable[[], None], name: str) -> None:
 
 
 Scores = Sequence[Sequence[float]] | np.ndarray
-"""A score for each seed and test item."""
+"""Scores, one for each seed and test item."""
 
 
 def difference(one: Scores, other: Scores, seed: int = 0) -> dict[str, float]:
-    """The mean by which one exceeds the other, over the seeds and items that both have.
+    """Computes the mean of ``one`` minus ``other`` over their common seeds and items, with its uncertainty.
 
-    Answers of several networks to the same item are correlated, and so are those of one network to all items, so
-    neither count as independent. Therefore both seeds and items are resampled with replacement for each of 1,000 means.
-    ``error`` is the standard deviation of the means; ``low`` and ``high`` bound the middle 95 %. A single seed is not
-    resampled: the error then covers the items but not differences between trainings, which two or three seeds show only
-    roughly, too.
+    The answers of different networks to one item are correlated, as are the answers of one network to different items.
+    Therefore, both seeds and items are resampled with replacement for each of 1,000 means. ``error`` is the standard
+    deviation of these means, and ``low`` and ``high`` bound their middle 95 %. A single seed is not resampled: the
+    error then covers the items but not the differences between training runs, of which two or three seeds also give
+    only a rough idea.
     """
     n_seeds = min(len(one), len(other))
     ahead = np.asarray(one, float)[:n_seeds] - np.asarray(other, float)[:n_seeds]  # n_seeds n_items

@@ -1,7 +1,7 @@
-"""Networks trained under masks of equal edges, compared answer by answer; writes ``results/paired.json``.
+"""Compares networks trained with masks of equal size, answer by answer; writes ``results/paired.json``.
 
-The networks are those that ``sbmt study listops-edges`` and similar studies leave in ``runs/``. The answers to the same
-test examples are compared with those of another mask and the same seed. It takes half an hour on one core.
+The networks are those that ``sbmt study listops-edges`` and similar studies save in ``runs/``. Answers to the same test
+examples are compared between masks for each seed. The script takes half an hour on one core.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import evaluate
 from sbmt.experiments.training.run import Run, load_run
 
-DRAWS = 4  # of every mask
+DRAWS = 4  # number of draws of every mask
 
 
 def share_right(trained: Run) -> list[float]:
-    """The share of mask draws with which a trained network answers each of its test examples correctly."""
+    """Returns, for each test example, the share of mask draws with which a trained network answers correctly."""
     answers = [evaluate(trained, trained.config.n_examples("test"), seed=seed) for seed in range(DRAWS)]
     return torch.stack([found.predicted == found.labels for found in answers]).double().mean(0).tolist()
 
 
 def compared(right: Mapping[str, Scores]) -> dict[str, dict[str, dict[str, float]]]:
-    """The loss of each trial against full attention, and the lead of fitted masks over random ones and a window."""
+    """Returns accuracy lost relative to full attention, and the lead of fitted masks over random masks and a window."""
     fitted = {trial: mine for trial, mine in right.items() if trial.startswith("fitted")}
     return {
         "lost": {trial: difference(right["full"], mine) for trial, mine in right.items() if trial != "full"},
@@ -34,7 +34,7 @@ def compared(right: Mapping[str, Scores]) -> dict[str, dict[str, dict[str, float
 
 
 def main() -> None:
-    """Compares the networks of every study."""
+    """Compares the networks of every study and writes the result file."""
     found = {}
     for name in (name for name in STUDIES if name.endswith("-edges") and name != "mlm-edges"):
         right: dict[str, list[list[float]]] = {}

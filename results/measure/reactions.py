@@ -1,8 +1,8 @@
-"""How well sampled masks preserve the atom maps that RXNMapper's attention gives; writes ``results/reactions.json``.
+"""Measures how well sampled masks preserve the atom maps of RXNMapper's attention; writes ``results/reactions.json``.
 
-RXNMapper is an ALBERT for chemical reactions, whose weights come with a package that is not in the extras because it
-requires an older Transformers: ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted to some reactions, anew for
-each seed, and tested on others with other substituents. What was measured is kept in ``runs/reactions``.
+RXNMapper is an ALBERT for chemical reactions. Its weights come with a package that is not in the extras, because it
+requires an older Transformers: ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted for each seed, and tested
+on reactions with different substituents. Measurements are kept in ``runs/reactions``.
 """
 
 import copy
@@ -27,11 +27,11 @@ from sbmt.sparsification.convert import fitted_layers
 FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (3, 8, 24), range(3)
 STEPS, CLUSTERS, QUERIES, MEASURED_ON = 200, 256, 32, 4
 LONGEST = 512  # tokens
-FITTED_TO, ASKED = 20, 6  # reactions of each template, or all that there are
+FITTED_TO, ASKED = 20, 6  # maximum number of reactions per template
 
 
 def under_full_attention(sparse: nn.Module) -> nn.Module:
-    """The same network with masks that contain all pairs."""
+    """Returns a copy of the network with masks that contain all pairs."""
     full = copy.deepcopy(sparse)
     for layer in fitted_layers(sparse):
         full.set_submodule(layer, near(LONGEST))
@@ -39,9 +39,9 @@ def under_full_attention(sparse: nn.Module) -> nn.Module:
 
 
 def measure(seed: int) -> list[dict[str, Any]]:
-    """The share of each reaction's product atoms mapped as under full attention, by edges per query and kind of mask.
+    """Returns each reaction's share of atoms mapped as under full attention, by edges per query and kind of mask.
 
-    Masks are fitted once. Rates that are optimal for one c are optimal for another after multiplication.
+    Masks are fitted once, since rates that are optimal for one c become optimal for another when scaled.
     """
     asked, others = reactions(1, ASKED), encode(reactions(0, FITTED_TO))
     tuned_on, cases = others[:MEASURED_ON], []
@@ -65,7 +65,7 @@ def measure(seed: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures all cases and writes the result file."""
     published = REACTIONS["published"]
     sparse = under_full_attention(sbmt.sparsify(mapper()[0], edges_per_query=1.0, n_clusters=CLUSTERS))
     found = maps(sparse, [reaction["smiles"] for reaction in published])

@@ -1,8 +1,8 @@
-"""Associative recall on sequences far longer than those of training; writes ``results/recall_lengths.json``.
+"""Measures recall on sequences far longer than those of training; writes ``results/recall_lengths.json``.
 
-``python results/measure/recall_lengths.py`` evaluates the runs of ``sbmt study recall``, which were trained on 64
-tokens, with more distractors, and times full attention against the fitted mask. It draws ``results/recall.png`` and
-takes a quarter of an hour.
+``python results/measure/recall_lengths.py`` adds distractors to evaluate the runs of ``sbmt study recall``, which were
+trained on 64 tokens. It also times full attention and the fitted mask, and draws ``results/recall.png``. It takes a
+quarter of an hour.
 """
 
 from dataclasses import replace
@@ -20,32 +20,32 @@ from sbmt.experiments.training.evaluate import evaluate, inputs
 from sbmt.experiments.training.run import Run, load_run
 
 LENGTHS = 64, 512, 2048, 8192, 16_384
-QUERIES = 1024  # evaluated at each length up to 2,048 tokens, and a quarter of that beyond
+QUERIES = 1024  # number of queries at each length up to 2,048 tokens, with a quarter of it beyond
 PACE = Pace(seconds=20.0, least=3, most=21)
 
 
 def at_length(trained: Run, length: int) -> Run:
-    """The run with the number of distractors that makes sequences this long."""
+    """Returns the run with the number of distractors that leads to sequences of this length."""
     config: Any = trained.config
     return replace(trained, config=replace(config, n_distractors=length - config.n_pairs - config.n_queries))
 
 
 def scores(trained: Run, length: int) -> dict[str, float]:
-    """Accuracy and density on unseen sequences of a length."""
+    """Returns the accuracy and density on unseen sequences of a given length."""
     n_queries = QUERIES if length <= 2048 else QUERIES // 4
     found = evaluate(at_length(trained, length), n_queries // trained.config.n_queries, seed=1)
     return {"accuracy": found.accuracy, "density": found.density}
 
 
 def answering(trained: Run, length: int) -> Entry:
-    """Answers the queries of one sequence."""
+    """Prepares timing the answers to all queries of one sequence."""
     batch = at_length(trained, length).config.sample(1, torch.Generator().manual_seed(0))
     model, masks = trained.model.eval(), torch.Generator().manual_seed(1)
     return Entry(torch.no_grad()(lambda _: model(**inputs(batch), generator=masks)))
 
 
 def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
-    """Accuracy, density and time of an answer against the length; a colour and a style for each trial."""
+    """Plots accuracy, density and time per sequence against length, with a line style for each trial."""
     with saved_figure(RESULTS / "recall.png", 10.0, 3.8) as figure:
         *panels, seconds = figure.subplots(1, 3)
         titles = {trial.name: trial.title for trial in STUDIES["recall"].trials}
@@ -59,13 +59,13 @@ def draw(runs: list[dict[str, Any]], times: dict[str, Any]) -> None:
         for trial in ("full", "fitted"):
             medians = [times[str(n)][trial]["median"] for n in LENGTHS]
             seconds.plot(LENGTHS, medians, **looks[trial], marker="o", label=trial)
-        for ax, title in zip((*panels, seconds), ("accuracy", "density", "milliseconds a sequence"), strict=True):
+        for ax, title in zip((*panels, seconds), ("accuracy", "density", "milliseconds per sequence"), strict=True):
             ax.set(xscale="log", yscale="linear" if title == "accuracy" else "log", xlabel="tokens", title=title)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
 
 
 def main() -> None:
-    """Evaluates, times, writes and draws."""
+    """Evaluates and times all runs, writes the result file and draws the figure."""
     runs, first = [], {}
     for trial, seed in track(list(STUDIES["recall"].plan()), "networks"):
         trained = load_run(RUNS / "recall" / f"{trial.name}-seed{seed}")

@@ -1,4 +1,4 @@
-"""Chemical reactions as SMILES, made from the templates in ``results/reactions.toml`` and read as graphs of atoms."""
+"""Generates chemical reactions as SMILES from templates in ``results/reactions.toml``, and parses them as graphs."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ REACTIONS = tomllib.loads((RESULTS / "reactions.toml").read_text("utf-8"))
 
 
 def reactions(part: int, per_template: int) -> list[str]:
-    """Reactions of all templates, shuffled; the substituents of parts 0 and 1 differ."""
+    """Generates reactions from all templates in random order; parts 0 and 1 have different substituents."""
     draw, found = Random(part), []
     aromatic, aliphatic = REACTIONS["substituents"].values()
     for template in REACTIONS["templates"].values():
@@ -29,17 +29,17 @@ def reactions(part: int, per_template: int) -> list[str]:
 
 
 def tokens_of(smiles: str) -> list[str]:
-    """The tokens of a reaction's SMILES, atom by atom."""
+    """Splits a reaction's SMILES into tokens, one per atom or other symbol."""
     if rest := TOKEN.sub("", smiles):
-        raise SbmtError("SMILES", f"{rest[0]!r} in {smiles!r}", "leave out what is not part of the reaction")
+        raise SbmtError("SMILES", f"{rest[0]!r} in {smiles!r}", "remove everything that is not part of the reaction")
     return TOKEN.findall(smiles)
 
 
 def atoms_of(tokens: list[str]) -> tuple[list[int], list[str], Bool[Tensor, "atoms atoms"]]:
-    """The places of the atoms among the tokens, their elements, and which of them are bonded."""
+    """Returns the positions of atoms among the tokens, their elements, and a matrix of their bonds."""
     is_bonded = torch.zeros(len(tokens), len(tokens), dtype=torch.bool)
     elements: dict[int, str] = {}
-    branches: list[int | None] = []  # places of atoms to return to
+    branches: list[int | None] = []  # positions of atoms at which branches start
     rings: dict[str, int | None] = {}
     last: int | None = None
     for i, token in enumerate(tokens):

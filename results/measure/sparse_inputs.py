@@ -1,8 +1,8 @@
-"""A fit that ends on what layers of the sparse network see; writes ``results/sparse_inputs.json``.
+"""Measures fits that end on the inputs of layers in the sparse network; writes ``results/sparse_inputs.json``.
 
-In the last third of the steps, the block models of MiniLM are fitted to the attention that each layer has when all
-layers use their masks, instead of full attention. Everything else is as for halves of 256 tokens and c = 16 in
-``pretrained.py``. It takes five minutes or so on one core; what was measured is kept in ``runs/pretrained``.
+In the last third of the steps, the block models of MiniLM are fitted to each layer's attention when all layers use
+their masks, instead of full attention. Everything else is the same as for halves of 256 tokens and c = 16 in
+``pretrained.py``. The script takes about five minutes on one core, and keeps measurements in ``runs/pretrained``.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ LENGTH, C, SEEDS = 256, 16, 3
 
 
 def sparse_calls(model: nn.Module, batch: Batch) -> dict[str, list[Heads]]:
-    """The inputs of each call of each fitted layer while all layers use their masks."""
+    """Records the inputs of every call to each fitted layer while all layers use their masks."""
     calls: dict[str, list[Heads]] = defaultdict(list)
 
     def record(name: str, layer: nn.Module, tokens: Any, options: dict[str, Any]) -> None:
@@ -42,14 +42,14 @@ def sparse_calls(model: nn.Module, batch: Batch) -> dict[str, list[Heads]]:
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """What :func:`results.measure.pretrained.measure` finds after such a fit."""
+    """Returns the measurements of :func:`results.measure.pretrained.measure` after such a fit."""
     step, dense_calls, is_sparse = count(), fit.seen_calls, range(STEPS * 2 // 3, STEPS)
     with patch.object(fit, "seen_calls", lambda *x: (sparse_calls if next(step) in is_sparse else dense_calls)(*x)):
         return pretrained.measure(LENGTH, C, seed, {})
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures all seeds and writes the result file."""
     seeds = [kept(f"pretrained/sparse-inputs-seed{seed}.json", partial(measure, seed)) for seed in range(SEEDS)]
     write("sparse_inputs", {"n_seeds": SEEDS, "kinds": summary(seeds)})
 

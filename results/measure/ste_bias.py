@@ -1,6 +1,6 @@
-"""Measures the bias and variance of the gradient estimators over p, and writes ``results/ste_bias.json``.
+"""Measures the bias and variance of the gradient estimators against p; writes ``results/ste_bias.json``.
 
-``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. All but the manifest is the same each time.
+``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. Only the manifest changes between runs.
 """
 
 from functools import partial
@@ -21,13 +21,13 @@ N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = SIZES.values()
 
 
 def on_toy_graph(p: float, alignment: float, exploration: float, seed: int) -> dict[str, EstimatorReport]:
-    r"""All estimators for a head that reads a few values, and a classifier that judges what it read.
+    r"""Measures all estimators for an attention head over a few values, followed by a classifier of its output.
 
-    Queries, keys, values and the classifier's readout are standard normal, labels uniform. The score of edge (i, j) is
+    Queries, keys, values and the classifier's readout are standard normal, and labels are uniform. Edge (i, j) scores
     $q_i k_j^\top / \sqrt d$ plus ``alignment`` times $\text{readout}_{y_i} v_j / \sqrt d$. At 0, scores are independent
-    of how useful a value is. Above 0, a query tends to give large scores to the values that speak for its label, as in
-    a network that has learned something. Edges are not equally likely: their log-odds scatter about those of p with a
-    standard deviation of 1.
+    of how useful a value is. Above 0, a query tends to give large scores to values that support its label, as in
+    a partly trained network. Edges are not equally likely: their log-odds are spread around those of p with a standard
+    deviation of 1.
     """
     generator = torch.Generator().manual_seed(seed)
     normal = partial(torch.randn, generator=generator, dtype=torch.float64)
@@ -47,9 +47,9 @@ def on_toy_graph(p: float, alignment: float, exploration: float, seed: int) -> d
 
 
 def rows_at(p: float, alignment: float, exploration: float) -> list[dict[str, Any]]:
-    """A row per estimator: medians over toy graphs, rounded.
+    """Returns a row per estimator, with rounded medians over toy graphs.
 
-    The ``pull`` is minus the sum of the mean over edges, over |exact|: above 0, descent makes the mask denser.
+    The ``pull`` is minus the sum of the mean estimate over edges, divided by |exact|; above 0, masks become denser.
     """
     graphs, rows = [on_toy_graph(p, alignment, exploration, seed) for seed in range(N_GRAPHS)], []
     for name in ESTIMATORS:
@@ -63,7 +63,7 @@ def rows_at(p: float, alignment: float, exploration: float) -> list[dict[str, An
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measures all settings and writes the result file."""
     parts = []
     for (scores, alignment), exploration in product(ALIGNMENTS.items(), (0.0, 0.01)):
         rows = [row for p in PROBABILITIES for row in rows_at(p, alignment, exploration)]

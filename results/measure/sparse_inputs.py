@@ -1,4 +1,4 @@
-"""Measures fits that end on the inputs of layers in the sparse network; writes ``results/sparse_inputs.json``.
+"""Measures masks fitted last to inputs from the sparse network itself; writes ``results/sparse_inputs.json``.
 
 In the last third of the steps, the block models of MiniLM are fitted to each layer's attention when all layers use
 their masks, instead of full attention. Everything else is the same as for halves of 256 tokens and c = 16 in

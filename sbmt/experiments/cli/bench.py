@@ -63,7 +63,7 @@ def sample(
     n_tokens: Annotated[int, typer.Option(help="number of tokens in the plane")] = 48,
     sampler: Annotated[str, typer.Option(help="one of: exact, bernoulli, fastrg")] = "exact",
     seed: Annotated[int, typer.Option(help="random seed of tokens and masks")] = 0,
-    output: Annotated[Path, typer.Option(help="output file of the figure")] = Path("sample.png"),
+    output: Annotated[Path, typer.Option(help="output file for the figure")] = Path("sample.png"),
 ) -> None:
     """Draw masks from block models in the plane: the paper's Figure 3."""
     from sbmt.experiments.plots.placements import PLACEMENTS, draw_placements, place

@@ -65,7 +65,7 @@ def inspect(
     loaded = load_run(SHIPPED if run is None else run)
     config = loaded.config
     if query is not None and (config.is_generated or config.is_image):
-        raise SbmtError("--query only for a run on texts", config.task, "omit --query")
+        raise SbmtError("a run on texts for --query", f"one on {config.task}", "omit --query")
     print_scores(loaded.test, loaded.about)
     if isinstance(config, RepeatedTokensConfig) and not config.fresh_values:
         from sbmt.experiments.plots.repeated_tokens import draw_inspection

@@ -133,7 +133,7 @@ def _train(
     output: Annotated[Path | None, typer.Option(help="folder for the run", show_default="runs/TASK")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue from any checkpoint in the folder")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto (a GPU unless sequences are generated)")] = "auto",
-    devices: Annotated[int, typer.Option(help="number of processes on this machine, one per GPU if there are any")] = 1,
+    devices: Annotated[int, typer.Option(help="number of processes per machine, one per GPU if there are GPUs")] = 1,
     nodes: Annotated[int, typer.Option(help="number of machines")] = 1,
     **settings: Any,
 ) -> None:

@@ -74,7 +74,7 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
     """Reduces a square image to ``length`` pixels by rounded block means; an image of that size stays unchanged."""
     side, small = isqrt(len(pixels)), isqrt(length)
     if side * side != len(pixels) or small * small != length or small == 0 or side % small:
-        raise SbmtError(f"a length to which a square of {len(pixels)} pixels reduces", length, "use 1024, 256 or 64")
+        raise SbmtError(f"a length to which {len(pixels)} pixels can be reduced", length, "use 1024, 256 or 64")
     step = side // small
     sums = pixels.reshape(small, step, small, step).sum((1, 3), dtype=np.int64)
     means: NDArray[np.uint8] = ((sums + step * step // 2) // (step * step)).astype(np.uint8)

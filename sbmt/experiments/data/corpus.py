@@ -47,7 +47,7 @@ def _lines(files: list[Path]) -> Lines:
 
 
 def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
-    """Returns a function that reads a split. Without a file, dev or test is a twentieth of train, from its end."""
+    """Returns a function that reads a split. If dev or test has no file, it takes the end of train (a twentieth)."""
     held_out = [split for split in ("dev", "test") if not files[split]]
     n_lines = sum(1 for _ in _lines(files["train"]))
     n_each = -(-n_lines // EVERY)

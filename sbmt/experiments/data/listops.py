@@ -81,7 +81,7 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
     levels: list[tuple[list[int], list[int]]] = []  # for each depth: node symbols and positions of children
-    lengths = np.zeros(n_trees, dtype=np.int64)  # max_length for abandoned trees
+    lengths = np.zeros(n_trees, dtype=np.int64)  # set to max_length for abandoned trees
     tree = np.arange(n_trees)  # tree of each node at the current depth; siblings are adjacent
     for depth in range(1, law.max_depth + 1):
         kind, choice = generator.random((2, len(tree)))

@@ -14,7 +14,7 @@ ARCHIVE = "aclImdb_v1.tar.gz"
 PAIR = {"train": "aclImdb_train_labelled.tar.gz", "test": "aclImdb_test_labelled.tar.gz"}
 GET = f"download https://ai.stanford.edu/~amaas/data/sentiment/{ARCHIVE}"
 PAIR_NOTE = "Read from a public copy of the labelled reviews, which has not been compared with the original archive."
-NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")  # number and rating
+NAME = re.compile(r"([0-9]{1,9})_([0-9]{1,2})\.txt")  # number and rating of a review
 CLASSES = ("neg", "pos")  # folders of the reviews with labels 0 and 1
 DEV_SEED = 0  # seed that selects the held-out training reviews
 

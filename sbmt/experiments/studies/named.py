@@ -170,7 +170,7 @@ near = Trial("window", "window", WINDOW | {"window": 16}, n_seeds=2)
 trials = (FULL, near, *compared, LINEAR, REFORMER)
 _add("mlm-edges", "masked language model, equal edges", REDUCED_MLM, trials, 1)
 
-# Causal attention: multi-query recall in one layer, which a convolution of the embeddings makes possible, and bytes
+# Causal attention: multi-query recall, which one layer learns thanks to a convolution, and a language model on bytes
 
 multi_query = MultiQueryConfig(positions="none", convolution=3, n_pairs=16, vocab_size=512, embedding_std=0.3)
 multi_query = replace(multi_query, steps=600, cooldown=200, learning_rate=3e-3)

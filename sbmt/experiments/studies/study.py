@@ -1,4 +1,4 @@
-"""Studies, which train several trials on several seeds, in any number of processes, and can be resumed."""
+"""Studies: sets of trials, trained on several seeds in any number of processes. Interrupted studies can be resumed."""
 
 import multiprocessing
 import os

@@ -22,7 +22,7 @@ from sbmt.models.encoder import Positions
 BETAS = 0.9, 0.99  # Adam's betas for block models with a separate learning rate
 FIT_RATE = 3.0  # learning rate of block models trained by likelihood, relative to the network's
 CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # defaults of language models
-MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # so may defaults of 0
+MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # plus defaults of 0
 Config = TypeVar("Config", bound="TrainingConfig")
 CONFIGS: dict[str, type["TrainingConfig"]] = {}
 """Maps tasks to configuration classes; a class that names its ``tasks`` is registered when it is defined."""
@@ -46,7 +46,7 @@ class TrainingConfig(ABC):
     density_kind: DensityKind = option("sampled", "kind of density in the loss: sampled or expected")
     length: int = option(64, "tokens per sequence, and number of distinct values")
     batch_size: int = option(64, "sequences per step")
-    steps: int = option(1000, "optimiser steps")
+    steps: int = option(1000, "number of optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
     block_model_rate: float | None = option(None, "rate of SBM layers; None: the network's, tripled for likelihood")
     d_model: int = option(32, "width of the model")
@@ -82,7 +82,7 @@ class TrainingConfig(ABC):
         self._check_fields()
         choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
-            raise SbmtError(f"accumulate to divide batch_size, {self.batch_size}", self.accumulate, "change either")
+            raise SbmtError(f"accumulate to divide batch_size = {self.batch_size}", self.accumulate, "change one")
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
         if learning == "likelihood" and self.density_weight:

@@ -28,8 +28,8 @@ class GeneratedConfig(TrainingConfig, positions="none"):
     By default, tokens have no positions, since no label depends on them.
     """
 
-    cooldown: int = option(0, "steps at the end over which the learning rate falls linearly to 0")
-    test_sequences: int = option(1024, "sequences of the final evaluation")
+    cooldown: int = option(0, "number of final steps over which the learning rate falls linearly to 0")
+    test_sequences: int = option(1024, "number of sequences in the final evaluation")
 
     is_generated = True
     evaluation_batch = 64
@@ -78,7 +78,7 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_model=64, d_hidden=64):
     """Recall the value stored with a key among distractors, a task that full attention learns in 200 steps."""
 
-    length: int = 0  # set to the number of pairs, queries and distractors
+    length: int = 0  # set to the sum of pairs, queries and distractors
     n_pairs: int = option(16, "items, each a key and a value, that are queried")
     n_queries: int = option(16, "queries, each a key whose value is to be recalled")
     n_distractors: int = option(32, "items that are never queried")

@@ -143,7 +143,7 @@ class TrainingModule(LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores generator and table; raises SbmtError if examples, tokeniser or initial weights have changed."""
         if changed := [name for name, value in self.origin.items() if checkpoint["origin"].get(name) != value]:
-            raise SbmtError("a checkpoint of this run", f"one with different {', '.join(changed)}", "restore them")
+            raise SbmtError("a checkpoint of this run", f"one with different {', '.join(changed)}", "restore the files")
         self.masks.set_state(checkpoint["masks"])
         self.rows, self.stretch = checkpoint["rows"], checkpoint["stretch"]
 
@@ -225,5 +225,5 @@ def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) ->
         raise SbmtError("devices that this machine has", got, "choose other devices") from error
     parts = config.accumulate * trainer.world_size
     if config.batch_size % parts:
-        raise SbmtError(f"a batch size divisible by {parts}, the number of parts", config.batch_size, "change either")
+        raise SbmtError(f"batch_size to be divisible by {parts} (the parts)", config.batch_size, "change one of them")
     return trainer

@@ -32,7 +32,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
     data: str = option("", "name of the prepared examples; by default, the task's name")
     length: int = option(2048, "tokens kept per document, or pixels per image")
     batch_size: int = option(128, "examples per optimiser step, across all devices")
-    warmup_steps: int = option(1000, "steps over which the learning rate rises linearly, before it falls")
+    warmup_steps: int = option(1000, "number of initial steps over which the learning rate rises linearly")
     eval_every: int = option(50, "steps between evaluations on dev, which are followed by checkpoints")
     learning_rate: float = option(5e-4, "AdamW's peak learning rate")
     weight_decay: float = option(0.0, "AdamW's weight decay")
@@ -142,7 +142,7 @@ _REDUCED: dict[str, dict[str, Any]] = {
     | {"data": "pathfinder-reduced"},  # if black pixels are tokens, 1500 steps stay at chance
 }
 _SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
-_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # which means:
+_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # None uses:
 _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
 """Settings that train in minutes on one CPU core: shorter documents, smaller images, fewer steps, no dropout."""

@@ -52,7 +52,7 @@
     function showDone() {
       const nRight = questions.filter((question, i) => isRight(question, answers[i])).length;
       const isDone = nRight === questions.length;
-      quiz.querySelector(".quiz-done").textContent = isDone ? "✓ All three. This notebook has its tick." : "";
+      quiz.querySelector(".quiz-done").textContent = isDone ? "✓ All three are right. The learning path now shows a tick for this notebook." : "";
       return isDone;
     }
 

@@ -16,7 +16,7 @@ from mkdocs.structure.toc import AnchorLink
 FOLDER = Path(__file__).parents[1] / "quizzes"
 LAST_CELL = re.compile(r'<div class="jp-Cell jp-MarkdownCell\b[^>]*\bid="cell-id=')
 TITLE = "Three questions"
-NOTE = "Your answers stay in this browser, and three right ones put a tick on the"
+NOTE = "Your answers are stored only in this browser. Three correct answers add a tick to the"
 CODE = re.compile(r"`([^`]+)`")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from markdown.extensions.toc import slugify
 
 from results.lookup import ROOT, load, value
-from sbmt.experiments.tables import LEFT_OUT
+from sbmt.experiments.benchmarks.tables import LEFT_OUT
 
 
 @dataclass(frozen=True)

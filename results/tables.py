@@ -5,9 +5,8 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from results.lookup import cases, load, reached
-from sbmt.experiments.benchmarks.tables import milliseconds, percent
+from sbmt.experiments.benchmarks.tables import LEFT_OUT, milliseconds, percent
 from sbmt.experiments.costs import cost_tables
-from sbmt.experiments.tables import LEFT_OUT
 
 # --- scores of the networks of a trial, or a dash if there are none ---
 
@@ -80,6 +79,10 @@ def sweep_cells(file: str, suite: str, sweep: str, row: str, column: str) -> dic
     return cells
 
 
-def cost_table(name: str) -> str:
-    """Returns a table of operation counts, relative to full attention."""
-    return next(table.markdown() for table in cost_tables(load("costs")) if table.name == name)
+def cost_table() -> str:
+    """Returns a table of the operations of attention alone, relative to full attention, with its title."""
+    table, _ = cost_tables(load("costs"))
+    columns = [[column.header, "---:", *column.cells] for column in table.columns]
+    columns[0][1] = "---"
+    rows = (f"| {' | '.join(map(str, cells))} |" for cells in zip(*columns, strict=True))
+    return "\n".join([f"*{table.title}.*\n", *rows])

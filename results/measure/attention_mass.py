@@ -20,9 +20,8 @@ from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, kept, run, write
 from sbmt.experiments.plots.style import saved_figure
-from sbmt.experiments.sparsification.masks import is_pair
-from sbmt.experiments.sparsification.trained import compare_run, examples, fit_run
-from sbmt.experiments.training.evaluate import inputs
+from sbmt.experiments.sparsification.compare import is_pair
+from sbmt.experiments.sparsification.trained import sparsify_run, training_inputs
 from sbmt.experiments.training.run import Run, load_run
 from sbmt.sparsification import sparsify
 from sbmt.sparsification.fit import seen_heads
@@ -42,7 +41,7 @@ STEPS, EXAMPLES = 300, 1000
 def mean_keys(trained: Run) -> float:
     """Returns the mean number of real keys per example over a sample of the training examples."""
     model = sparsify(trained.model, edges_per_query=1.0)
-    batches = map(inputs, islice(examples(trained, seed=0), 8))
+    batches = islice(training_inputs(trained), 8)
     seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
     return float(torch.cat([is_pair(heads).sum(-1).amax((1, 2)) for heads in seen]).double().mean())
 
@@ -52,7 +51,7 @@ def measure(name: str) -> dict[str, Any]:
     trained = load_run(RUNS / NETWORKS[name])
     keys = mean_keys(trained)
     shares = [share for share in SHARES if share * keys >= 1]
-    found = [compare_run(trained, fit_run(trained, share * keys, STEPS), EXAMPLES) for share in shares]
+    found = [sparsify_run(trained, EXAMPLES, STEPS, {"edges_per_query": share * keys})[1] for share in shares]
     full = found[0]["full"]
     return {"shares": shares, "mean_keys": keys, "full": full, "levels": [level["kinds"] for level in found]}
 

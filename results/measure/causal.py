@@ -14,8 +14,8 @@ import torch
 from results.measure.common import RESULTS, RUNS, difference, kept, run, write
 from sbmt import CausalLM, Encoder
 from sbmt.attention.cache import Cache
+from sbmt.experiments.benchmarks.machine import machine_manifest
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, run_study

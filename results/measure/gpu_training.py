@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from results.measure.common import kept, run, write
-from sbmt.experiments.manifest import machine_manifest
+from sbmt.experiments.benchmarks.machine import machine_manifest
 from sbmt.experiments.training import SIZES, RepeatedTokensConfig, Step, fit
 
 CONFIG = SIZES["demo"].override(length=1024, batch_size=4, steps=2000, has_tied_start=True)

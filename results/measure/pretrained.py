@@ -6,7 +6,7 @@ script takes about an hour and a half on one core, and keeps measurements in ``r
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
 from statistics import mean
@@ -23,7 +23,6 @@ from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
 from sbmt.experiments.sparsification.compare import FULL, with_masks
-from sbmt.experiments.sparsification.masks import CONTROLS, Control
 from sbmt.experiments.sparsification.pretrained import Batch, embed, load_encoder, tokenize
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
@@ -80,21 +79,19 @@ def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: An
     return sparse
 
 
-def under_masks(
-    sparse: Any, tuned_on: Sequence[Batch], kinds: Mapping[str, Control] = CONTROLS
-) -> Iterator[tuple[str, Any, float]]:
+def under_masks(sparse: Any, tuned_on: Sequence[Batch]) -> Iterator[tuple[str, Any, float]]:
     """Yields the encoder under each kind of mask, with the mask's share of the pairs."""
-    for kind, masked in with_masks(encoder()[0], sparse, tuned_on, others=kinds):
+    for kind, masked in with_masks(encoder()[0], sparse, tuned_on):
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
         yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
 
 
-def measure(length: int, c: int, seed: int, kinds: Mapping[str, Control] = CONTROLS) -> dict[str, Any]:
+def measure(length: int, c: int, seed: int, n_kinds: int | None = None) -> dict[str, Any]:
     """Returns retrieved halves, cosines to the embeddings of full attention, and density, by kind of mask."""
     asked, others = texts_of(length)
     found: dict[str, Any] = {}
     sparse = fitted(others, seed, edges_per_query=float(c))
-    for kind, masked, density in under_masks(sparse, others[:MEASURED_ON], kinds):
+    for kind, masked, density in islice(under_masks(sparse, others[:MEASURED_ON]), n_kinds):
         embedded = embed(masked, asked)
         full = embedded if kind == FULL else full
         cosines = (embedded * full).sum(-1).tolist()

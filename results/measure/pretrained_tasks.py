@@ -2,16 +2,14 @@
 
 On QQP, pairs of questions with the same meaning are ranked by the cosine of their embeddings. On SST-2, a logistic
 regression trained on embeddings with full attention finds positive sentences. Masks are fitted to training texts of
-each task; in one case, the encoder is then distilled. Measurements are kept in ``runs/pretrained``.
+each task. Measurements are kept in ``runs/pretrained``. The published case with distillation comes from commit 222e034.
 """
 
-import copy
 from functools import cache, partial
 from statistics import mean
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.progress import track
 from sklearn.linear_model import LogisticRegression
@@ -21,17 +19,14 @@ from results.measure.common import N_RESAMPLES, kept, run, write
 from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
-from sbmt.experiments.sparsification.compare import FITTED, FULL
-from sbmt.experiments.sparsification.masks import CONTROLS
-from sbmt.experiments.sparsification.pretrained import distil, embed, tokenize
-from sbmt.sparsification import measure_masks
+from sbmt.experiments.sparsification.compare import FULL
+from sbmt.experiments.sparsification.pretrained import embed, tokenize
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
-CASES = ("qqp", 8, False, 3), ("sst2", 8, False, 3), ("qqp", 8, True, 3), ("qqp", 16, False, 3), ("sst2", 16, False, 3)
-"""Task, edges per query, whether the encoder is distilled, and number of seeds."""
-LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON, DISTILLATION_STEPS = 128, 16, 256, 2000, 150
-DISTILLED = {"random": CONTROLS["random"]}  # control for distilled fitted masks
+CASES = ("qqp", 8, 3), ("sst2", 8, 3), ("qqp", 16, 3), ("sst2", 16, 3)
+"""Task, edges per query, and number of seeds."""
+LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON = 128, 16, 256, 2000
 METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
 
 
@@ -49,7 +44,7 @@ def classifier() -> LogisticRegression:
     return LogisticRegression(C=10.0, max_iter=1000).fit(embed(model, batches).numpy(), train.labels[-CLASSIFIED_ON:])
 
 
-def measure(task: str, c: int, is_distilled: bool, seed: int) -> dict[str, Any]:
+def measure(task: str, c: int, seed: int) -> dict[str, Any]:
     """Returns the scores of all items, the mean cosine to full attention's embeddings and density, by kind of mask."""
     asked = rows(task, True).texts[: ASKED[task]]
     texts = [text for place in zip(*asked, strict=True) for text in place]  # all first questions, then all second ones
@@ -57,13 +52,7 @@ def measure(task: str, c: int, is_distilled: bool, seed: int) -> dict[str, Any]:
     batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
     sparse = fitted(fitted_on, seed, edges_per_query=float(c), n_clusters=CLUSTERS)
     found = {}
-    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], DISTILLED if is_distilled else CONTROLS):
-        if is_distilled and kind != FULL:
-            masked = copy.deepcopy(masked)  # other masks need the original network
-            torch.manual_seed(seed)
-            distil(masked, encoder()[0], fitted_on[MEASURED_ON:], DISTILLATION_STEPS)
-            if kind == FITTED:
-                density = measure_masks(masked, fitted_on[:MEASURED_ON]).mean("density")
+    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON]):
         embedded = embed(masked, batches)
         full = embedded if kind == FULL else full
         if task == "sst2":
@@ -91,10 +80,9 @@ def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], others: NDArray[Any])
 def main() -> None:
     """Measures all cases and writes the result file."""
     cases = []
-    for task, c, is_distilled, n_seeds in track(CASES, "tasks"):
+    for task, c, n_seeds in track(CASES, "tasks"):
         y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]
-        name = f"pretrained/{task}-{c}{'-distilled' * is_distilled}"
-        seeds = [kept(f"{name}-seed{i}.json", partial(measure, task, c, is_distilled, i)) for i in range(n_seeds)]
+        seeds = [kept(f"pretrained/{task}-{c}-seed{i}.json", partial(measure, task, c, i)) for i in range(n_seeds)]
         kinds = []
         for kind in seeds[0]:
             scores = np.asarray([seed[kind]["scores"] for seed in seeds])
@@ -102,9 +90,9 @@ def main() -> None:
             density, cosine = (mean(seed[kind][name] for seed in seeds) for name in ("density", "cosine"))
             numbers = {"density": density, "cosine": {"mean": cosine}, "found": mean(metric(y, x) for x in scores)}
             kinds.append({"kind": kind, **numbers, "lost": lost(metric, y, full, scores)})
-        title = f"{TABLES[task][0].partition('/')[0]}, c = {c}{', distilled' * is_distilled}"
+        title = f"{TABLES[task][0].partition('/')[0]}, c = {c}"
         cases.append({"title": title, "n_items": len(y), "n_seeds": n_seeds, "kinds": kinds})
-    write("pretrained_tasks", {"distillation_steps": DISTILLATION_STEPS, "cases": cases})
+    write("pretrained_tasks", {"cases": cases})
 
 
 if __name__ == "__main__":

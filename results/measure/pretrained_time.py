@@ -16,8 +16,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from results.measure.common import run, write
 from results.measure.pretrained import fitted, texts_of
+from sbmt.experiments.benchmarks.machine import machine_manifest
 from sbmt.experiments.benchmarks.timing import summarise
-from sbmt.experiments.manifest import machine_manifest
 from sbmt.sparsification.convert import fitted_layers
 from sbmt.sparsification.fit import seen_heads
 

@@ -19,8 +19,7 @@ import sbmt
 from results.measure.atom_maps import encode, mapper, maps
 from results.measure.common import difference, kept, run, write
 from results.measure.smiles import REACTIONS, reactions
-from sbmt.experiments.sparsification.compare import FULL, with_masks
-from sbmt.experiments.sparsification.masks import near
+from sbmt.experiments.sparsification.compare import FULL, MaskedAttention, window, with_masks
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
@@ -34,7 +33,7 @@ def under_full_attention(sparse: nn.Module) -> nn.Module:
     """Returns a copy of the network with masks that contain all pairs."""
     full = copy.deepcopy(sparse)
     for layer in fitted_layers(sparse):
-        full.set_submodule(layer, near(LONGEST))
+        full.set_submodule(layer, MaskedAttention(partial(window, LONGEST)))
     return full
 
 

@@ -12,8 +12,8 @@ import torch
 from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, run, write
+from sbmt.experiments.benchmarks.machine import machine_manifest
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.manifest import machine_manifest
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import evaluate, inputs

@@ -45,7 +45,7 @@ def measure(seed: int) -> dict[str, Any]:
     """Returns the measurements of :func:`results.measure.pretrained.measure` after such a fit."""
     step, dense_calls, is_sparse = count(), fit.seen_calls, range(STEPS * 2 // 3, STEPS)
     with patch.object(fit, "seen_calls", lambda *x: (sparse_calls if next(step) in is_sparse else dense_calls)(*x)):
-        return pretrained.measure(LENGTH, C, seed, {})
+        return pretrained.measure(LENGTH, C, seed, n_kinds=2)  # full attention and fitted masks
 
 
 def main() -> None:

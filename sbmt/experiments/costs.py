@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rich.table import Table
+
 from sbmt.cost import count_operations
 from sbmt.errors import SbmtError, choose
-from sbmt.experiments.tables import Table
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.tasks import PAPER, TASK_TITLES
 
@@ -75,9 +76,9 @@ def cost_tables(report: dict[str, Any]) -> list[Table]:
     tables = []
     for kind, title in (("attention", "FLOPs of the attention alone"), ("model", "FLOPs of the whole model")):
         flops = {name: [one[kind]["n_flops"] for one in found] for name, found in report["operations"].items()}
-        rows = []
+        table = Table(*headings, title=f"{title}, full attention = 1")
         for name, mine in flops.items():
             cells = (f"{x / full:.2f}" for x, full in zip(mine, flops[REFERENCE], strict=True))
-            rows.append((METHODS[name][0], *cells))
-        tables.append(Table(f"flops-{kind}", f"{title}, full attention = 1", headings, tuple(rows)))
+            table.add_row(METHODS[name][0], *cells)
+        tables.append(table)
     return tables

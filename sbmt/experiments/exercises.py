@@ -25,24 +25,25 @@ def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable
     >>> check(..., right=lambda p: abs(p - 0.5) < 0.01)
     … Still blank: put your answer in place of the dots, run that cell, then this one again.
     """
-    for blank, message in ((..., BLANK), (None, NOTHING)):
-        if is_blank(answers, blank):
-            print(message)
-            return
+    print(_verdict(answers, right, wrong or {}))
+
+
+def _verdict(answers: tuple[Any, ...], right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]]) -> str:
+    if is_blank(answers, ...):
+        return BLANK
+    if is_blank(answers, None):
+        return NOTHING
+    reason = "Open the hint below, then try again."
     try:
-        is_right = bool(right(*answers))
-        reason = "Open the hint below, then try again."
+        if right(*answers):
+            return "✓ Right."
     except Exception as error:  # anything that a learner's code may raise
-        is_right, reason = False, explain(error, answers)
-    if is_right:
-        print("✓ Right.")
-        return
-    for hint, fits in (wrong or {}).items():
+        reason = explain(error, answers)
+    for hint, fits in wrong.items():
         with suppress(Exception):  # it is a different mistake
             if fits(*answers):
-                reason = hint
-                break
-    print(f"{NOT_YET} {reason}")
+                return f"{NOT_YET} {hint}"
+    return f"{NOT_YET} {reason}"
 
 
 def explain(error: Exception, answers: tuple[Any, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and read only if they are regular files of a sensible size."""
+"""Files and folders: written whole or not at all, by one process at a time, and read only if they are regular files."""
 
 import hashlib
 import json
@@ -6,30 +6,51 @@ import os
 import secrets
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from sbmt.errors import SbmtError, is_number
+from sbmt.errors import SbmtError
 
-LOCK = ".sbmt-lock"  # in a folder while a process writes there, see sbmt.experiments.locks
+LOCK = ".sbmt-lock"  # in a folder while a process writes there
+PATIENCE = 5.0  # seconds to wait for a folder, since the workers of a killed study take a moment to end
 CHECKSUM = "checksum"  # the entry of a JSON object that verifies the others
-MOST_BYTES = 1 << 31  # of a file that is read as a whole
-MOST_TENSORS = 1 << 36
 
 
 @contextmanager
 def tell_os_errors(action: str, do: str = "check the folder's free space and permissions") -> Iterator[None]:
-    """Turns errors of the operating system within the block into one SbmtError, "cannot" and the action."""
+    """Turns an error of the operating system within the block into an SbmtError that begins "cannot" and the action."""
     try:
         yield
     except (OSError, UnicodeEncodeError) as error:  # the latter for names that no file can have
         raise SbmtError(f"cannot {action} ({getattr(error, 'strerror', None) or error}): {do}") from error
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Locks a folder against other processes and threads that use this function, and removes unfinished files there.
+
+    The system releases the lock when the process ends, so that a killed run can be resumed at once.
+    """
+    lock = FileLock(folder / LOCK, timeout=PATIENCE, poll_interval=0.1)
+    with tell_os_errors(f"write into {folder}"):
+        try:
+            lock.acquire()
+        except Timeout:
+            raise SbmtError(f"another process is writing into {folder}: wait, or choose another folder") from None
+    try:
+        for part in folder.glob(f".*.{'[0-9a-f]' * 8}.part"):  # of killed writers, see write_bytes
+            part.unlink(missing_ok=True)
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink()  # a waiting process notices this and creates a new file
+        lock.release()
 
 
 def check_regular(path: Path, do: str = "check its name and permissions") -> None:
@@ -39,42 +60,48 @@ def check_regular(path: Path, do: str = "check its name and permissions") -> Non
             raise SbmtError(f"{path} to be a regular file", "a folder, a device or a pipe", "name a regular file")
 
 
-def read_file(path: Path, most: int = MOST_BYTES, do: str = "check its name and permissions") -> bytes:
-    """The content of a file of any origin, of at most ``most`` bytes."""
+def read_file(path: Path, do: str = "check its name and permissions") -> bytes:
+    """Reads a regular file."""
     check_regular(path, do)
     with tell_os_errors(f"read {path}", do):
-        if (size := path.stat().st_size) > most:
-            raise SbmtError(f"at most {most:,} bytes in {path}", f"{size:,}", "check where it comes from")
         return path.read_bytes()
 
 
-def check_may_write(folder: Path, marker: str, start: bytes = b"") -> None:
-    """Raises SbmtError unless a folder is absent, is empty except for a lock, or was created by the same command.
+def check_may_write(path: Path, marker: Path, start: bytes = b"") -> None:
+    """Raises SbmtError if a file exists, or a folder that contains more than a lock, unless this command wrote it.
 
-    In the last case, it contains a file ``marker`` that begins with ``start``.
+    A file ``marker`` that begins with ``start`` shows that it did.
     """
-    with tell_os_errors(f"write into {folder}"):
-        others = {path.name for path in folder.iterdir()} - {LOCK} if os.path.lexists(folder) else set()
-        if others and not _begins(folder / marker, start):
-            expected = f"{folder} to be absent, empty, or created by this command"
-            raise SbmtError(expected, f"other files, such as {min(others)}", "choose another folder, or move them away")
-
-
-def check_may_replace(path: Path, marker: Path, start: bytes) -> None:
-    """Raises SbmtError if a file exists, unless a file ``marker`` that begins with ``start`` shows that it is ours."""
     with tell_os_errors(f"write {path}"):
-        if path.exists() and not _begins(marker, start):
-            raise SbmtError(f"cannot replace {path}, which this command did not write: name another folder")
+        if path.is_file():
+            found = [path.name]
+        else:
+            found = [file.name for file in path.iterdir() if file.name != LOCK] if os.path.lexists(path) else []
+        if found and not (marker.is_file() and marker.read_bytes().startswith(start)):
+            expected = f"{path} to be absent, empty, or created by this command"
+            raise SbmtError(expected, f"other files, such as {min(found)}", "choose another folder, or move them away")
 
 
-def _begins(path: Path, start: bytes) -> bool:
-    return path.is_file() and path.read_bytes().startswith(start)
+def check_writable(*paths: Path | None) -> None:
+    """Checks that files can be written, so that a long computation does not fail at its end; None is skipped."""
+    for path in filter(None, paths):
+        with tell_os_errors(f"write {path}"):
+            parent = next(folder for folder in _target(path).parents if folder.exists())
+            tempfile.TemporaryFile(dir=parent).close()
+
+
+def _target(path: Path) -> Path:
+    """Returns the file that a path or link leads to, which need not exist, after a check that it is a regular file."""
+    target = Path(os.path.realpath(path))
+    if target.exists():
+        check_regular(target)
+    return target
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file so that a reader sees either the old content or the new one.
 
-    A link is followed. An existing file keeps its permissions; a new one has those that the umask leaves.
+    Links are followed. An existing file keeps its permissions, and a new one has those that the umask leaves.
     """
     with tell_os_errors(f"write {path}"):
         target = _target(path)
@@ -93,79 +120,28 @@ def write_bytes(path: Path, content: bytes) -> None:
             raise
 
 
-def check_writable(*paths: Path | None) -> None:
-    """Checks that files can be written, so that a long computation does not fail at its end; None is skipped."""
-    for path in filter(None, paths):
-        with tell_os_errors(f"write {path}"):
-            parent = next(folder for folder in _target(path).parents if folder.exists())
-            tempfile.TemporaryFile(dir=parent).close()
-
-
-def check_not_replaced(source: Path | None, *outputs: Path | None) -> None:
-    """Raises SbmtError if an output, under whatever name, is the file that is read; None is skipped."""
-    for path in filter(None, outputs):
-        if source and (target := _target(path)).exists() and target.samefile(source):
-            raise SbmtError(f"an output file other than the input {source}", path, "choose a different name")
-
-
-def _target(path: Path) -> Path:
-    """The file that a path or link leads to, which need not exist; raises SbmtError if it is not a regular file."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise SbmtError(f"{path} to be a regular file", "a folder, a device or a pipe", "name a regular file")
-    return target
-
-
-def remove_parts(folder: Path) -> None:
-    """Removes the unfinished files of killed writers. No other process may be writing in the folder."""
-    for part in folder.glob(f".*.{'[0-9a-f]' * 8}.part"):
-        part.unlink(missing_ok=True)
-
-
 def write_json(path: Path, content: Any, *, has_checksum: bool = False) -> None:
-    """Writes indented JSON, with a checksum if ``has_checksum``, which :func:`read_json` verifies."""
+    """Writes indented JSON, with a checksum if ``has_checksum``."""
     if has_checksum:
         content = content | {CHECKSUM: _checksum(content)}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_bytes(path, text.encode(errors="backslashreplace"))  # of file names that are not Unicode
 
 
-def read_json(path: Path) -> Any:
-    """Reads JSON; raises SbmtError if it is damaged or has a wrong checksum."""
+def read_json(path: Path, *, has_checksum: bool = False) -> Any:
+    """Reads JSON without its checksum; raises SbmtError if it is damaged, or the checksum wrong or missing."""
     text = read_file(path, do="name the folder of a run")
     try:
         content = json.loads(text.decode())
-        if isinstance(content, dict) and content.get(CHECKSUM, "") not in ("", _checksum(content)):
+        if has_checksum and not (isinstance(content, dict) and content.pop(CHECKSUM, None) == _checksum(content)):
             raise ValueError("wrong checksum")
         return content
     except (ValueError, RecursionError) as error:
-        do = "restore it, or remove its folder and create it again"
-        raise SbmtError(f"the JSON in {path} is damaged ({error}): {do}") from error
-
-
-def check_form(content: Any, form: Any, where: str) -> None:
-    """Raises SbmtError unless JSON content has a form: a type, ``list[T]``, ``dict[str, T]``, or a dict of entries.
-
-    An entry ``"name?"`` may be absent, and there may be further ones. A ``float`` is any finite number.
-    """
-    origin, kinds = get_origin(form), get_args(form)
-    if isinstance(form, dict) and isinstance(content, dict):
-        for name, kind in form.items():
-            if (key := name.removesuffix("?")) in content or key == name:
-                check_form(content.get(key), kind, f"{key} of {where}")
-    elif origin in (list, tuple) and isinstance(content, list) and (origin is list or len(content) == len(kinds)):
-        for item in content:
-            check_form(item, kinds[0], where)
-    elif origin is dict and isinstance(content, dict):
-        for name, item in content.items():
-            check_form(item, kinds[1], f"{name} of {where}")
-    elif not (is_number(content) and abs(content) <= sys.float_info.max if form is float else type(content) is form):
-        words = "entries" if isinstance(form, dict) else getattr(form, "__name__", form)
-        raise SbmtError(f"{where} to be of type {words}", repr(content)[:50], "restore the file, or create it again")
+        raise SbmtError(f"the JSON in {path} is damaged ({error}): restore it, or remove it and start over") from error
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """SHA-256 of an object without its checksum and the entries that differ between equal runs."""
+    """Returns the SHA-256 of an object without its checksum and the entries that differ between equal runs."""
     rest = {name: value for name, value in content.items() if name not in (CHECKSUM, "seconds", "manifest")}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -182,12 +158,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load  # from bytes, since reading by name would require Unicode
 
-    content = read_file(path, MOST_TENSORS, do="name the folder of a run")
+    content = read_file(path, do="name the folder of a run")
     try:
         return load(content)
     except (SafetensorError, ValueError, TypeError) as error:
-        do = "restore it, or remove its folder and train again"
-        raise SbmtError(f"the tensors in {path} are damaged ({error}): {do}") from error
+        raise SbmtError(f"the tensors in {path} are damaged ({error}): restore the file, or train again") from error
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:

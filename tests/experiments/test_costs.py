@@ -40,10 +40,10 @@ def test_tables_are_rectangular_and_relative(counted):
     )
     attention, model = cost_tables(counted)
     for table in (attention, model):
-        assert {len(row) for row in table.rows} == {len(table.headings)} == {6}
-        assert table.rows[0] == ("full attention", *["1.00"] * 5)
-        assert len(table.rows) == len(METHODS)
-    assert all(float(a[1]) <= float(m[1]) for a, m in zip(attention.rows, model.rows, strict=True) if a[1] < "1.00")
+        assert len(table.columns) == 6 and table.row_count == len(METHODS)
+        assert [next(column.cells) for column in table.columns] == ["full attention", *["1.00"] * 5]
+    pairs = zip(attention.columns[1].cells, model.columns[1].cells, strict=True)
+    assert all(float(a) <= float(m) for a, m in pairs if a < "1.00")
 
 
 @pytest.mark.bad_input

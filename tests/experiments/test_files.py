@@ -10,12 +10,11 @@ from sbmt import SbmtError
 from sbmt.experiments.files import (
     LOCK,
     check_may_write,
-    check_not_replaced,
     check_writable,
+    only_writer,
     read_file,
     read_json,
     read_tensors,
-    remove_parts,
     write_bytes,
     write_json,
     write_tensors,
@@ -62,16 +61,8 @@ def test_a_link_is_followed(tmp_path):
         assert (tmp_path / "link").is_symlink() and (tmp_path / "deep" / "target").read_bytes() == content
 
 
-def test_what_is_read_or_cannot_be_replaced_is_not(tmp_path):
+def test_what_cannot_be_replaced_is_not(tmp_path):
     """Under whatever name: ``none`` is no folder, yet ``none/..`` leads here."""
-    (tmp_path / "source").write_bytes(b"mine")
-    (tmp_path / "link").symlink_to("source")
-    os.link(tmp_path / "source", tmp_path / "copy")
-    check_not_replaced(tmp_path / "source", None, tmp_path / "new")
-    check_not_replaced(None, tmp_path / "source")
-    for name in ("source", "link", "copy", "none/../source"):
-        with pytest.raises(SbmtError, match="an output file other than"):
-            check_not_replaced(tmp_path / "source", tmp_path / name)
     (tmp_path / "deep").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("deep", "none/../deep", "none/../pipe"):
@@ -86,34 +77,37 @@ def test_only_our_unfinished_files_are_removed(tmp_path, monkeypatch):
         patch.setattr(type(tmp_path), "unlink", Mock())
         write_bytes(tmp_path / "x", b"")
     assert len(os.listdir(tmp_path)) == 2
-    remove_parts(tmp_path)
+    with only_writer(tmp_path):
+        pass
     assert os.listdir(tmp_path) == [".thesis.part"]
 
 
-def test_what_is_read_is_a_regular_file_of_a_sensible_size(tmp_path):
+def test_what_is_read_is_a_regular_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     (tmp_path / "file").write_bytes(b"12345")
-    assert read_file(tmp_path / "file", 5) == b"12345"
+    assert read_file(tmp_path / "file") == b"12345"
     for name, words in (("pipe", "a regular file"), ("link", "a regular file"), ("", "a regular file"),
-                        ("none", "No such file"), ("file", "at most 4 bytes")):  # fmt: skip
+                        ("none", "No such file")):  # fmt: skip
         with pytest.raises(SbmtError, match=words):
-            read_file(tmp_path / name, 4)
+            read_file(tmp_path / name)
 
 
 def test_a_command_writes_only_where_nothing_of_others_is(tmp_path):
-    check_may_write(tmp_path / "absent", "config.json")
-    check_may_write(tmp_path, "config.json")
+    marker, notes = tmp_path / "config.json", tmp_path / "notes.txt"
+    check_may_write(tmp_path / "absent", marker)
+    check_may_write(tmp_path, marker)
     (tmp_path / LOCK).touch()
-    check_may_write(tmp_path, "config.json")  # still empty
-    (tmp_path / "notes.txt").touch()
-    for folder in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(SbmtError, match=r"or created by this command.*such as notes.txt|cannot write into"):
-            check_may_write(folder, "config.json")
-    (tmp_path / "config.json").write_bytes(b'{"mine": 1}')
-    check_may_write(tmp_path, "config.json")
-    with pytest.raises(SbmtError):
-        check_may_write(tmp_path, "config.json", b'{"format"')
+    check_may_write(tmp_path, marker)  # still empty
+    notes.touch()
+    for path in (tmp_path, notes):
+        with pytest.raises(SbmtError, match=r"or created by this command.*such as notes.txt"):
+            check_may_write(path, marker)
+    marker.write_bytes(b'{"mine": 1}')
+    for path in (tmp_path, notes):
+        check_may_write(path, marker)
+        with pytest.raises(SbmtError):
+            check_may_write(path, marker, b'{"format"')
 
 
 def test_a_place_that_cannot_be_written_is_known_before(tmp_path):
@@ -141,3 +135,13 @@ def test_damage_is_refused_and_no_pickle_is_loaded(tmp_path, damage):
         read_tensors(tensors)
     with pytest.raises(SbmtError, match=r"cannot read|the JSON in"):
         read_json(numbers)
+
+
+def test_a_checksum_verifies_the_other_entries(tmp_path):
+    write_json(tmp_path / "x.json", {"a": 1}, has_checksum=True)
+    assert read_json(tmp_path / "x.json", has_checksum=True)["a"] == 1
+    (tmp_path / "x.json").write_text((tmp_path / "x.json").read_text().replace(" 1", " 2"))
+    write_json(tmp_path / "none.json", {"a": 1})
+    for name in ("x.json", "none.json"):
+        with pytest.raises(SbmtError, match="wrong checksum"):
+            read_json(tmp_path / name, has_checksum=True)

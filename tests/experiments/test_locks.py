@@ -1,19 +1,18 @@
 """Two writers of one folder: the second waits for the first or gets an error; they never write at the same time."""
 
-import shutil
 import threading
 
 import pytest
 
 from sbmt import SbmtError
-from sbmt.experiments import locks
-from sbmt.experiments.locks import only_writer
+from sbmt.experiments import files
+from sbmt.experiments.files import only_writer
 
 pytestmark = pytest.mark.bad_input
 
 
 def test_a_folder_has_one_writer(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "PATIENCE", 0.0)
+    monkeypatch.setattr(files, "PATIENCE", 0.0)
     folder = tmp_path / "a" / "b"
     with only_writer(folder):
         with pytest.raises(SbmtError, match="another process"), only_writer(folder):
@@ -28,14 +27,14 @@ def test_a_folder_has_one_writer(tmp_path, monkeypatch):
 
 
 def test_a_waiting_writer_gets_the_folder_when_its_turn_comes(tmp_path, monkeypatch):
-    """The first writer removes its folder: the second must not end up holding a file that is gone."""
+    """The first writer removes its lock: the second must not end up holding a file that is gone."""
     first, order = threading.Event(), []
 
     def wait_and_write():
         first.wait()
         with only_writer(tmp_path / "a"):
             order.append("second")
-            monkeypatch.setattr(locks, "PATIENCE", 0.0)
+            monkeypatch.setattr(files, "PATIENCE", 0.0)
             with pytest.raises(SbmtError), only_writer(tmp_path / "a"):
                 pass
 
@@ -45,6 +44,5 @@ def test_a_waiting_writer_gets_the_folder_when_its_turn_comes(tmp_path, monkeypa
         first.set()
         waiting.join(0.3)
         order.append("first")
-        shutil.rmtree(tmp_path / "a")
     waiting.join()
     assert order == ["first", "second"]

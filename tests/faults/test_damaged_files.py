@@ -111,7 +111,7 @@ def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, fol
     ("line", "words"),
     [
         ("cost --json cache", "cache to be a regular file, got a folder"),
-        ("bench --quick --json .", ". to be a regular file, got a folder"),
+        ("bench --quick --json .", "to be a regular file, got a folder"),
         (f"evaluate repeated --seed {1 << 63}", "seed in [0, 2⁶³)"),
         (f"train repeated-tokens --steps {10**30}", "steps < 2³¹"),
         ("evaluate nowhere", "the folder of a run"),

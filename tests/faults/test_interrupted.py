@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sbmt.experiments.locks import LOCK
+from sbmt.experiments.files import LOCK
 from sbmt.experiments.training.lightning_module import TrainingModule
 from tests.experiments.training.runs import has_same_numbers
 from tests.faults.conftest import TRAINING

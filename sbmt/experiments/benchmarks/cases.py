@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from sbmt.block_model.model import BlockModel
 from sbmt.errors import SbmtError, check_sizes, choose
-from sbmt.experiments.benchmarks.rates import bisect
 from sbmt.experiments.data.repeated_tokens import sample_fresh_values
 from sbmt.experiments.training.run import SHIPPED_FITTED, load_run
 from sbmt.layers import SBMAttention
@@ -164,3 +163,12 @@ def _meet(setting: Setting, inputs: Inputs, change: Callable[[float], object], l
         raise SbmtError(f"a density from {least:.3g} to {most:.3g}", setting.density, "choose a density in this range")
     bisect(density_at, setting.density, low, high)
     return inputs
+
+
+def bisect(value_at: Callable[[float], float], wanted: float, low: float, high: float, n_steps: int = 20) -> float:
+    """Where a function that rises from ``low`` to ``high`` has the value wanted; it is called there last."""
+    for _ in range(n_steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if value_at(middle) < wanted else (low, middle)
+    value_at(high)
+    return high

@@ -1,46 +1,35 @@
-"""The cost of trained networks on inputs much longer than those in training."""
+"""Times trained networks on inputs much longer than those in training."""
 
 import copy
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
 
 import torch
+from rich.table import Table
 from torch import Tensor
 
-from sbmt.experiments.benchmarks.rates import scale_rates
+from sbmt.experiments.benchmarks.cases import bisect
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
-from sbmt.experiments.tables import Table
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
 
-PACE = Pace(seconds=6.0)
-
 
 @torch.inference_mode()
-def on_longer_inputs(
-    models: Mapping[str, TokenTagger], length: int, trained_on: int, reference: str
-) -> dict[str, dict[str, Any]]:
-    """Times of forward passes on this many tokens, in turn, and edges per query.
+def longer_table(models: Mapping[str, TokenTagger], n: int, trained_on: int) -> Table:
+    """Times forward passes of networks without positions on ``n`` tokens, in turn, relative to the first network.
 
-    The networks have no positions. One factor lowers all rates of fitted masks until a query has as many edges as on
-    the ``trained_on`` tokens of training.
+    The rates of fitted masks are multiplied by a factor, so that queries keep the number of edges of training.
     """
-    tokens = torch.randint(models[reference].encoder.vocab_size or 1, (1, length))
-    longer = {name: _stretched(model, tokens, trained_on) for name, model in models.items()}
-    entries = {name: Entry(partial(lambda model, _: model(tokens), model)) for name, model in longer.items()}
-    times = race(entries, PACE, reference=reference)
-    return {name: times[name] | {"edges_per_query": _edges_per_query(longer[name], tokens)} for name in longer}
-
-
-def longer_table(found: dict[str, dict[str, Any]], titles: Mapping[str, str], length: int) -> Table:
-    """A row for each network."""
-    rows = tuple(
-        (titles[name], f"{one['edges_per_query']:,.1f}", f"{one['median']:.0f}", f"{one['ratio']:.2f}")
-        for name, one in found.items()
+    tokens = torch.randint(64, (1, n))
+    longer = {title: _stretched(model, tokens, trained_on) for title, model in models.items()}
+    entries = {title: Entry(model, prepare=lambda: tokens) for title, model in longer.items()}
+    times = race(entries, Pace(6.0), reference=next(iter(models)))
+    table = Table(
+        "attention", "keys per query", "ms", "× full", title=f"The same networks on {n:,} tokens: a forward pass"
     )
-    headings = ("attention", "keys per query", "ms", "× full")
-    return Table("longer", f"The same networks on {length:,} tokens: a forward pass", headings, rows)
+    for title, found in times.items():
+        keys = _edges_per_query(longer[title], tokens)
+        table.add_row(title, f"{keys:,.1f}", f"{found['median']:.0f}", f"{found['ratio']:.2f}")
+    return table
 
 
 def _edges_per_query(model: TokenTagger, tokens: Tensor) -> float:
@@ -49,9 +38,14 @@ def _edges_per_query(model: TokenTagger, tokens: Tensor) -> float:
 
 
 def _stretched(model: TokenTagger, tokens: Tensor, trained_on: int) -> TokenTagger:
-    """A copy of a network whose queries have as many edges among these tokens as among those of training."""
     model = copy.deepcopy(model).eval()
-    edges = _edges_per_query(model, tokens[:, :trained_on])
-    if layers := [m for m in model.modules() if isinstance(m, SBMAttention) and m.log_rate is not None]:
-        scale_rates(layers, lambda: _edges_per_query(model, tokens), edges, largest=0.0)
+    starts = [m.log_start for m in model.modules() if isinstance(m, SBMAttention) and m.log_rate is not None]
+
+    def edges_at(start: float) -> float:
+        for of_layer in starts:
+            of_layer.fill_(start)
+        return _edges_per_query(model, tokens)
+
+    if starts:
+        bisect(edges_at, _edges_per_query(model, tokens[:, :trained_on]), -30.0, 10.0, n_steps=12)
     return model

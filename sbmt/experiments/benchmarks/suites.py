@@ -18,10 +18,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fitted_setting
+from sbmt.experiments.benchmarks.machine import machine_manifest, peak_of
 from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
-from sbmt.experiments.files import check_form, read_json, write_json
-from sbmt.experiments.manifest import machine_manifest
-from sbmt.experiments.memory import peak_of
+from sbmt.experiments.files import read_json, write_json
 from sbmt.types import AttentionOutput
 
 Planned = tuple[Setting, dict[str, Any]]  # with what a results file says of the case
@@ -211,7 +210,7 @@ def run_suites(
                     found = compare(case, about["is_training"], contestants, Pace(0.5, 3) if is_quick else Pace(2.0, 5))
                     cases.append(about | {"results": found})
                     if path is not None:
-                        write_json(path, result)
+                        write_json(path, result, has_checksum=True)
                     gc.collect(1)  # what is left is young; a full collection takes longer than many a race
                     torch.cuda.empty_cache()
     finally:
@@ -221,12 +220,10 @@ def run_suites(
 
 def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) -> dict[str, Any]:
     """The content of a results file to which cases will be added; SbmtError if it differs from what is planned."""
-    before = read_json(path)
-    check_form(before, {"manifest": dict, "suites": dict}, str(path))
+    before = read_json(path, has_checksum=True)
     now, then = ({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before))
     pairs = [({name: x for name, x in now.items() if name not in ("command", "date", "manifest")}, then)]
     for name in (name for name in plan if name in before["suites"]):
-        check_form(before["suites"][name], {"found": {"cases": list[dict]}}, f"{name} of {path}")
         pairs += zip((about for _, about in plan[name]), before["suites"][name]["found"]["cases"], strict=False)
     for planned, found in pairs:
         if changed := [name for name in planned if planned[name] != found.get(name)]:

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from rich.table import Table
+
 from sbmt.experiments.benchmarks.suites import GRAPHS, OURS, REFERENCE, SUITES
-from sbmt.experiments.tables import LEFT_OUT, Table
+
+LEFT_OUT = "–"  # an empty cell
 
 
 def percent(share: float) -> str:
@@ -25,14 +28,14 @@ def tables_of(result: dict[str, Any]) -> list[Table]:
     """The tables of a results file: per suite, the times and peak memory of a forward pass and a training step."""
     tables = []
     for suite in (name for name in result["suites"] if name in SUITES):  # older files contain others
-        for way, title in (("forward", "Forward"), ("training", "Training step, forward + backward")):
-            cases = [x for x in result["suites"][suite]["found"]["cases"] if x["is_training"] == (way == "training")]
-            tables.append(_table(f"{suite}-{way}", title, cases, ("median", "ratio")))
-            tables.append(_table(f"{suite}-{way}-memory", f"{title}: memory", cases, ("peak",)))
+        for is_training, title in enumerate(("Forward", "Training step, forward + backward")):
+            cases = [x for x in result["suites"][suite]["found"]["cases"] if x["is_training"] == is_training]
+            tables.append(_table(title, cases, ("median", "ratio")))
+            tables.append(_table(f"{title}: memory", cases, ("peak",)))
     return tables
 
 
-def _table(name: str, title: str, cases: list[dict[str, Any]], shown: tuple[str, ...]) -> Table:
+def _table(title: str, cases: list[dict[str, Any]], shown: tuple[str, ...]) -> Table:
     """A row per case; properties that all cases share move to the title, and columns without numbers are left out."""
     cases = sorted(cases, key=lambda case: (case["kind"], case["n_heads"], case["n"], case["density"]))
     columns = {
@@ -55,5 +58,7 @@ def _table(name: str, title: str, cases: list[dict[str, Any]], shown: tuple[str,
             columns |= {f"{who} {unit}": column} if set(column) != {LEFT_OUT} else {}
         notes |= dict.fromkeys(f"{who}: {one['missing']}" for one in found if "missing" in one)
     columns.pop("SDPA / SDPA", None)
-    rows = tuple(zip(*columns.values(), strict=True))
-    return Table(name, "; ".join([title, *same]), tuple(columns), rows, tuple(notes))
+    table = Table(*columns, title="; ".join([title, *same]), caption="\n".join(f"{LEFT_OUT} {note}." for note in notes))
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    return table

@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.progress import Progress
+from rich.table import Table
 
 from sbmt.errors import SbmtError, choose, printable
 from sbmt.experiments.cli.terminal import print_table, say
@@ -15,7 +16,6 @@ from sbmt.experiments.data.prepared import INFO, Prepared, open_prepared, prepar
 from sbmt.experiments.data.source import TASKS
 from sbmt.experiments.data.tokenizer import Tokenizer
 from sbmt.experiments.files import tell_os_errors
-from sbmt.experiments.tables import Table
 
 data_app = typer.Typer(help="Prepare the examples of the tasks.", no_args_is_help=True)
 
@@ -73,14 +73,14 @@ def list_prepared() -> None:
 
 def _show(prepared: Prepared) -> None:
     info = prepared.info
-    rows = []
+    title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
+    headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
+    table = Table(*headings, title=printable(title))
     for name, split in prepared.splits.items():
         shares = np.bincount(split.labels, minlength=len(info["class_names"])) / len(split)
         lengths = np.quantile(split.lengths[split.indices], (0.5, 0.9, 1))
         classes = " ".join(f"{share:.2f}" for share in shares)
-        rows.append((name, f"{len(split):,}", classes, *(f"{x:,.0f}" for x in lengths)))
-    title = f"{info['name']}: {info['origin']}, {info['n_documents']} document(s) per example"
-    headings = "split", "examples", "share of each class", "length: median", "90 %", "longest"
-    print_table(Table("data", printable(title), headings, tuple(rows)))
+        table.add_row(name, f"{len(split):,}", classes, *(f"{x:,.0f}" for x in lengths))
+    print_table(table)
     for line in (*info["notes"], f"Prepared in {prepared.folder}"):
         say(line)

@@ -1,18 +1,17 @@
 """``sbmt evaluate``, ``predict``, ``inspect`` and ``sparsify``: commands that apply or examine a trained model."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 from rich.progress import Progress
+from rich.table import Table
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.cli.terminal import print_scores, publish, say
+from sbmt.experiments.cli.terminal import print_scores, print_table, say
 from sbmt.experiments.data.glue import GLUE, read_glue
-from sbmt.experiments.files import check_not_replaced, check_writable, write_bytes
-from sbmt.experiments.locks import only_writer
+from sbmt.experiments.files import check_writable, only_writer, write_bytes, write_json
 from sbmt.experiments.training import evaluate as evaluate_run
 from sbmt.experiments.training.evaluate import predict_labels
 from sbmt.experiments.training.fit import check_unkept
@@ -45,7 +44,8 @@ def predict(
     """Predict the labels of an unlabelled table, and write them in the format that GLUE's server expects."""
     loaded = load_run(run)
     check_writable(output)
-    check_not_replaced(table, output)
+    if (target := output.resolve()).exists() and target.samefile(table):
+        raise SbmtError(f"an output file other than the input {table}", output, "choose a different name")
     rows = read_glue(table, loaded.config.task, is_labelled=False)
     labels = [GLUE[loaded.config.task].written[i] for i in predict_labels(loaded, rows, n_samples=n_samples, seed=seed)]
     lines = [f"{row}\t{label}\n" for row, label in zip(rows.index, labels, strict=True)]
@@ -104,21 +104,34 @@ def sparsify(
     options = {"edges_per_query": edges_per_query, "n_clusters": clusters, "window": window}
     torch.set_flush_denormal(True)  # rates may be tiny, and subnormal numbers take ten times as long as zeros
     with Progress() as progress:
-
-        def bar(name: str, total: int) -> Callable[..., None]:
-            task = progress.add_task(name, total=total)
-            return lambda *_: progress.advance(task)
-
-        if text is None:
-            from sbmt.experiments.sparsification.trained import sparsify_run
-
-            save, result, table = sparsify_run(run, examples, steps, options, bar)
-        else:
+        if text is not None:
             from sbmt.experiments.sparsification.pretrained import sparsify_encoder
 
-            save, result, table = sparsify_encoder(run, text, length, examples, steps, options, bar)
+            save, result = sparsify_encoder(run, text, length, examples, steps, options, progress.track)
+            table = _comparison(result["kinds"], "cosine", f"Cosine of {result['texts']} embeddings of {run.name}")
+        elif (run / "tokenizer_config.json").exists():
+            raise SbmtError("--text FILE with a model of Transformers", "none", "give a file with one text per line")
+        else:
+            from sbmt.experiments.sparsification.trained import sparsify_run
+
+            sparse, result = sparsify_run(load_run(run), examples, steps, options, progress.track)
+            save = sparse.save
+            table = _comparison(result["kinds"], "accuracy", f"Full attention: {result['full']['accuracy']:.4f}")
     with only_writer(folder):
         check_unkept(folder, "choose another with --output")
         save(folder)
-        publish(result, [table], folder / MASKS)
+        write_json(folder / MASKS, result)
+        print_table(table, (folder / MASKS).with_suffix(".md"))
     say(f"Sparse model: {folder}")
+
+
+def _comparison(rows: list[dict[str, Any]], score: str, note: str) -> Table:
+    """Returns a row for each kind of mask."""
+    title = "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query"
+    table = Table("masks", "pairs", "seen", "error", "keys", score, "lost", title=title, caption=note)
+    form = (
+        "{density:.1%} {attention_mass:.3f} {error:.2f} {effective_keys:.1f} {score:.3f} {lost:+.3f}±{lost_error:.3f}"
+    )
+    for row in rows:
+        table.add_row(row["kind"], *form.format(**row, score=row[score]).split())
+    return table

@@ -8,21 +8,20 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
+from rich.table import Table
 
 from sbmt.errors import choose
 from sbmt.experiments.cli.terminal import numbers_of, print_table, publish, say
-from sbmt.experiments.files import check_may_replace, check_writable
+from sbmt.experiments.files import check_may_write, check_writable
 from sbmt.experiments.studies import language
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, run_study, summary
-from sbmt.experiments.tables import Table
 from sbmt.experiments.training.generated import SIZES
 from sbmt.experiments.training.run import Run, Step
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
 RESULT = "result.json"
 START = b'{\n "task": '  # first bytes of the ``result.json`` of a study
-LONGER = 4096  # sequence length at which the demo's networks are timed
 Names = list[str] | None
 Workers = Annotated[int, typer.Option(help="number of processes, each with one thread")]
 Json = Annotated[Path | None, typer.Option(help="file to write the results to, in addition")]
@@ -40,16 +39,16 @@ def demo(
     The task is to mark repeated tokens in sequences of 64 values, drawn from 64 possible ones. At the end, full
     attention and the fitted mask are timed on 4,096 tokens.
     """
-    from sbmt.experiments.benchmarks.longer import longer_table, on_longer_inputs
+    from sbmt.experiments.benchmarks.longer import longer_table
     from sbmt.experiments.plots.repeated_tokens import see_mask
     from sbmt.experiments.plots.study import draw_study
 
-    check_may_replace(output / "demo.png", output / RESULT, START)
+    check_may_write(output / "demo.png", output / RESULT, START)
     chosen = replace(STUDIES["demo"], config=STUDIES["demo"].config.override(steps=steps), n_seeds=seeds)
     runs, result = _run(chosen, output, workers)
     models = {name: run.model for name, run in reversed(runs)}  # models of the first seed
-    timed = on_longer_inputs({name: models[name] for name in ("full", "fitted")}, LONGER, chosen.config.length, "full")
-    print_table(longer_table(timed, result["titles"], LONGER))
+    compared = {result["titles"][name]: models[name] for name in ("full", "fitted")}
+    print_table(longer_table(compared, 4096, chosen.config.length))
     published, fitted = see_mask(models["sbm"]), see_mask(models["fitted"])
     masks = {"E[mask], as published": published.expected, "E[mask], fitted": fitted.expected}
     draw_study(result, output / "demo.png", masks | {"the pairs that matter": fitted.twins})
@@ -76,7 +75,7 @@ def _run(
     chosen: Study, folder: Path, workers: int, json: Path | None = None
 ) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
     """Runs a study, and writes and prints its results."""
-    check_may_replace(folder / RESULT, folder / RESULT, START)
+    check_may_write(folder / RESULT, folder / RESULT, START)
     runs = _run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
     publish(result, [_study_table(result)], folder / RESULT, json)
@@ -99,7 +98,7 @@ def glue(
     Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
     check_writable(json, figure)
-    check_may_replace(output / RESULT, output / RESULT, b'{\n "mlm": ')
+    check_may_write(output / RESULT, output / RESULT, b'{\n "mlm": ')
     run = partial(_run_with_bar, n_workers=workers)
     names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
     results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
@@ -128,10 +127,10 @@ def _run_with_bar(study: Study, folder: Path, n_workers: int = 1) -> list[tuple[
 def _study_table(result: dict[str, Any]) -> Table:
     """Returns a table of a study's summary, with a row of medians over seeds per trial."""
     seeds = Counter(run["trial"] for run in result["runs"])
-    rows = []
+    headings = "attention", "seeds", "accuracy, %", "density, %", "loss"
+    table = Table(*headings, title=f"Test: {result['title']}, medians over seeds")
     for trial, title in result["titles"].items():
         found = result["medians"][trial]
         numbers = f"{100 * found['accuracy']:.2f}", f"{100 * found['density']:.2f}", f"{found['loss']:.3f}"
-        rows.append((title, str(seeds[trial]), *numbers))
-    headings = ("attention", "seeds", "accuracy, %", "density, %", "loss")
-    return Table("study", f"Test: {result['title']}, medians over seeds", headings, tuple(rows))
+        table.add_row(title, str(seeds[trial]), *numbers)
+    return table

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.box import MARKDOWN
 from rich.console import Console
-from rich.table import Table as Printed
+from rich.table import Table
 
 from sbmt.errors import printable
-from sbmt.experiments.files import write_json
-from sbmt.experiments.tables import Table
+from sbmt.experiments.files import write_bytes, write_json
 from sbmt.experiments.training.run import Step
 
 
@@ -19,16 +19,17 @@ def say(line: object) -> None:
     typer.echo(printable(line))
 
 
-def print_table(found: Table) -> None:
-    """Prints a table and its notes, without wrapping rows that are wider than the terminal."""
-    table = Printed(title=found.title)
-    for number, heading in enumerate(found.headings):
-        table.add_column(heading, justify="right" if number else "left")
-    for row in found.rows:
-        table.add_row(*row)
-    Console(markup=False, width=1000).print(table)
-    for note in found.notes:
-        say(f"– {note}.")
+def print_table(table: Table, path: Path | None = None) -> None:
+    """Prints a table without wrapping rows wider than the terminal, and writes it to a Markdown file, if any."""
+    for column in table.columns[1:]:
+        column.justify = "right"
+    console = Console(markup=False, width=1000, color_system=None)
+    console.print(table)
+    if path is not None:
+        table.box = MARKDOWN
+        with console.capture() as written:
+            console.print(table)
+        write_bytes(path, written.get().encode())
 
 
 def print_scores(test: Any, about: dict[str, Any]) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 from platformdirs import user_cache_path
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.files import MOST_BYTES, check_regular, tell_os_errors
+from sbmt.experiments.files import check_regular, tell_os_errors
 
 DOWNLOAD_AGAIN = "check that it is the expected file, and download it again"
-MOST_IN_LINE = 1 << 28  # maximum number of bytes in a line
+MOST_BYTES, MOST_IN_LINE = 1 << 31, 1 << 28  # maximum sizes of a file that is unpacked as a whole, and of a line
 
 
 def data_folder() -> Path:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbmt.errors import SbmtError
+from sbmt.experiments import files
 from sbmt.experiments.data.locate import sha256_of
 from sbmt.experiments.data.source import Arrangement, Examples, Pool, Source, Symbols, check_arrangement, check_numbers
-from sbmt.experiments.files import CHECKSUM, LOCK, check_may_write, check_regular, read_json, tell_os_errors, write_json
-from sbmt.experiments.locks import only_writer
+from sbmt.experiments.files import LOCK, check_may_write, check_regular, read_json, tell_os_errors, write_json
 
 FORMAT = 2
 INFO = "info.json"
@@ -70,8 +70,8 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
     """Writes a source's examples to ``cache / source.name`` atomically, or opens them if they exist already."""
     folder, part = cache / source.name, cache / f".{source.name}.part"
     if not _is_prepared(folder, source):
-        check_may_write(part, LOCK)
-        with only_writer(part):
+        check_may_write(part, part / LOCK)
+        with files.only_writer(part):
             try:
                 with tell_os_errors(f"write {part}"):
                     if not _is_prepared(folder, source):  # another process may have finished
@@ -86,7 +86,7 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
 
 def _is_prepared(folder: Path, source: Source) -> bool:
     """Checks whether exactly these examples exist."""
-    check_may_write(folder, INFO, START)
+    check_may_write(folder, folder / INFO, START)
     if not (folder / INFO).exists():
         return False
     info = _read_info(folder)
@@ -190,10 +190,10 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
 
 def _read_info(folder: Path) -> dict[str, Any]:
     """Reads the description of prepared examples; :func:`read_json` verifies its checksum."""
-    info = read_json(folder / INFO)
-    if not isinstance(info, dict) or info.get("format") != FORMAT or not info.get(CHECKSUM):
+    info = read_json(folder / INFO, has_checksum=True)
+    if info.get("format") != FORMAT:
         do = "remove the folder and prepare them again"
-        raise SbmtError(f"prepared examples of format {FORMAT}, with a checksum, in {folder}", "different files", do)
+        raise SbmtError(f"prepared examples of format {FORMAT} in {folder}", "different files", do)
     return info
 
 

@@ -67,7 +67,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Reads a ``tokenizer.json``; raises SbmtError if the file is missing or unsuitable."""
-        content = read_file(path, 1 << 28).decode(errors="surrogateescape")
+        content = read_file(path).decode(errors="surrogateescape")
         try:
             return cls(content)
         except SbmtError as error:

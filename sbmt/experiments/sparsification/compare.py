@@ -1,46 +1,139 @@
-"""Fitted masks in a network, beside every other kind of mask of the same density."""
+"""Other masks for a network that was trained with full attention, and their comparison with fitted ones.
+
+Each is tuned to the density of the fitted masks, and computed densely, to keep the code simple.
+"""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
-from pathlib import Path
+from functools import partial
 from typing import Any
 
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.errors import SbmtError
-from sbmt.experiments.sparsification.masks import CONTROLS, Control
-from sbmt.experiments.tables import Table
+from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.convert import fitted_layers
-from sbmt.sparsification.fit import MaskQuality, measure_masks, seen_heads
+from sbmt.sparsification.fit import Heads, MaskQuality, full_attention, measure_masks, seen_heads
+from sbmt.types import AttentionOutput
 
 FULL, FITTED = "full attention", "fitted"
-KINDS = FITTED, *CONTROLS
+Probability = Float[Tensor, "batch heads n m"]
+Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=..., total=...) yields the items
 
-OnStep = Callable[..., None]
-Bar = Callable[[str, int], OnStep]  # starts a bar of so many steps; its result is called after each
-Found = tuple[Callable[[Path], None], dict[str, Any], Table]  # a function that saves the network; comparison; table
+
+class MaskedAttention(nn.Module):
+    """Full attention under a mask whose edges are drawn with probabilities that depend on the layer's inputs.
+
+    Edges are reweighted in the same way as those of fitted masks. Pairs of probability 1 are always edges.
+    """
+
+    def __init__(self, probability: Callable[[Heads], Probability]) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> AttentionOutput:
+        """Attends like any attention of the library, but draws from torch's global generator and returns no edges."""
+        heads = Heads(query, key, value, options.get("query_mask"), options.get("key_mask"))
+        real = is_pair(heads)
+        with torch.no_grad():
+            probability = self.probability(heads)
+            is_edge = real & (torch.rand_like(probability) < probability)
+        scores = query @ key.mT / query.shape[-1] ** 0.5 - probability.clamp(min=SMALLEST_PROBABILITY).log()
+        weights = scores.masked_fill(~is_edge, -torch.inf).softmax(-1).nan_to_num()
+        density = is_edge.sum((2, 3)) / real.sum((2, 3)).clamp(min=1)
+        return AttentionOutput(weights @ value, density, density)
+
+
+def is_pair(heads: Heads) -> Bool[Tensor, "batch heads n m"]:
+    """Returns which pairs consist of real tokens."""
+    queries, keys = (torch.ones_like(x[..., :1]) for x in (heads.query, heads.key))
+    return (zero_padding(queries, heads.query_mask) @ zero_padding(keys, heads.key_mask).mT).bool()
+
+
+def random(density: float, heads: Heads) -> Probability:
+    """Gives all pairs the same probability."""
+    return torch.full(is_pair(heads).shape, density)
+
+
+def window(n_places: int, heads: Heads) -> Probability:
+    """Keeps the keys less than ``n_places`` away: 1 keeps only the token itself, and 0 nothing."""
+    queries, keys = (torch.arange(x.shape[2]) for x in (heads.query, heads.key))
+    return ((queries[:, None] - keys).abs() < n_places).float().expand(is_pair(heads).shape)
+
+
+def window_and_ends(n_places: int, heads: Heads) -> Probability:
+    """Keeps a window, and the first and last real key, which are [CLS] and [SEP] in BERT."""
+    count = is_pair(heads).cumsum(-1)
+    is_end = is_pair(heads) & ((count == 1) | (count == count[..., -1:]))
+    return window(n_places, heads).maximum(is_end.float())
+
+
+def oracle(density: float, heads: Heads) -> Probability:
+    """Keeps the keys that each query attends to most, the best choice of this many keys per query."""
+    rank = full_attention(heads).argsort(-1, descending=True).argsort(-1)
+    n_kept = (density * is_pair(heads).sum(-1, keepdim=True)).round().clamp(min=1)
+    return (rank < n_kept).float()
+
+
+def ideal_rates(edges_per_query: float, heads: Heads) -> Probability:
+    """Draws pairs at rates in proportion to attention: 1 − exp(−c a), which the fit of a block model approximates."""
+    return -torch.expm1(-edges_per_query * full_attention(heads))
+
+
+CONTROLS: dict[str, tuple[Callable[[Any, Heads], Probability], Sequence[Any] | None]] = {
+    "random": (random, None),
+    "window": (window, range(1, 1 << 16)),
+    "window and both ends": (window_and_ends, range(1 << 16)),
+    "oracle": (oracle, None),
+    "ideal rates": (ideal_rates, [1.01**i for i in range(-600, 1400)]),  # from 0.0026 to a million
+}
+"""By name in tables: probabilities of edges as a function of a size, and sizes to choose from, or None for the density.
+
+The last two are computed from full attention, so they save nothing.
+"""
+
+
+def tuned(name: str, layer: Sequence[Heads], density: float) -> MaskedAttention:
+    """Returns the control of this name whose density on a layer's inputs is nearest to a given one.
+
+    Density is the expected share of real keys that a mask keeps, averaged over all real queries.
+    """
+    probability, sizes = CONTROLS[name]
+    sizes = sizes or [density]
+
+    def density_at(size: Any) -> float:
+        shares = []
+        for heads in layer:
+            real = is_pair(heads)
+            share = (probability(size, heads) * real).sum(-1) / real.sum(-1).clamp(min=1)
+            shares.append(share[real.any(-1)])
+        return float(torch.cat(shares).mean())
+
+    first = bisect_left(sizes, density, key=density_at)
+    nearest = min(sizes[max(0, first - 1) : first + 1], key=lambda size: abs(density_at(size) - density))
+    return MaskedAttention(partial(probability, nearest))
 
 
 def with_masks(
-    model: nn.Module,
-    sparse: nn.Module,
-    tuned_on: Sequence[Any],
-    density: float | None = None,
-    others: Mapping[str, Control] = CONTROLS,
+    model: nn.Module, sparse: nn.Module, tuned_on: Sequence[Any], density: float | None = None
 ) -> Iterator[tuple[str, nn.Module]]:
-    """The network itself, with its fitted masks, and with other kinds of mask of that density, by name.
+    """Yields the network itself, with its fitted masks, and with other kinds of mask, each after its name.
 
-    Without a density it is that of fitted masks on ``tuned_on``, the batches that the others are tuned on.
+    The other kinds are tuned to ``density`` on the batches ``tuned_on``, by default to that of the fitted masks there.
     """
     yield FULL, model
     yield FITTED, sparse
     density = density or measure_masks(sparse, tuned_on).mean("density")
     seen = [seen_heads(sparse, batch) for batch in tuned_on]
-    for name, make in others.items():
+    for name in CONTROLS:
         other = copy.deepcopy(sparse)
         for layer in fitted_layers(sparse):
-            other.set_submodule(layer, make([heads[layer] for heads in seen], density))
+            other.set_submodule(layer, tuned(name, [heads[layer] for heads in seen], density))
         yield name, other
 
 
@@ -50,37 +143,25 @@ def compare(
     tuned_on: Sequence[Any],
     name: str,
     score: Callable[[nn.Module], Tensor],
-    on_kind: OnStep = lambda: None,
+    track: Track = lambda items, **_: items,
 ) -> list[dict[str, Any]]:
-    """A row for each kind of mask: its quality on the batches that its density is tuned on, and what it costs.
+    """Returns a row for each kind of mask: its quality on the batches that it is tuned on, and what it costs.
 
-    ``score`` gives a number for each test item under a network. A row has its mean under that ``name``, and the mean
-    that is lost compared with full attention, with its standard error over items.
+    ``score`` gives a number for each test item under a network. A row has their mean under that ``name``, and the mean
+    loss compared with full attention, with its standard error over items.
     """
-    rows = []
-    for kind, masked in with_masks(model, sparse, tuned_on):
-        scores = score(masked).double()
+    rows: list[dict[str, Any]] = []
+    full = score(model).double()
+    if len(full) < 2:
+        raise SbmtError("at least 2 test items to compare masks on", len(full), "ask for more with --examples")
+    for kind, masked in track(with_masks(model, sparse, tuned_on), description="masks", total=2 + len(CONTROLS)):
         if kind == FULL:
-            full = scores
-            if len(full) < 2:
-                raise SbmtError("at least 2 test items to compare masks on", len(full), "ask for more with --examples")
             continue
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
         quality = measure_masks(sparse, tuned_on, masks)
+        measures = {field.name: quality.mean(field.name) for field in fields(MaskQuality)}
+        scores = score(masked).double()
         lost = full - scores
-        row: dict[str, Any] = {"kind": kind, **{field.name: quality.mean(field.name) for field in fields(MaskQuality)}}
-        row |= {name: float(scores.mean()), "lost": float(lost.mean())}
-        rows.append(row | {"lost_error": float(lost.std() / len(lost) ** 0.5)})
-        on_kind()
+        loss = {"lost": float(lost.mean()), "lost_error": float(lost.std() / len(lost) ** 0.5)}
+        rows.append({"kind": kind, **measures, name: float(scores.mean()), **loss})
     return rows
-
-
-def table(rows: Sequence[dict[str, Any]], name: str, note: str) -> Table:
-    """A comparison as text."""
-    cells = []
-    for row in rows:
-        numbers = f"{row['density']:.1%}", f"{row['attention_mass']:.3f}", f"{row['error']:.2f}"
-        lost = f"{row['lost']:+.3f} ± {row['lost_error']:.3f}"
-        cells.append((row["kind"], *numbers, f"{row['effective_keys']:.1f}", f"{row[name]:.3f}", lost))
-    title = "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query"
-    return Table("masks", title, ("masks", "pairs", "seen", "error", "keys", name, "lost"), tuple(cells), (note,))

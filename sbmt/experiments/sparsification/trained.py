@@ -1,22 +1,19 @@
-"""Fitted masks for a run that was trained with full attention, compared by the accuracy of its task."""
+"""Fits masks to a run that was trained with full attention, and compares them by the accuracy on its task."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sbmt.errors import SbmtError
-from sbmt.experiments.data.batches import Batch
 from sbmt.experiments.manifest import manifest
-from sbmt.experiments.sparsification.compare import KINDS, Bar, Found, OnStep, compare, table
+from sbmt.experiments.sparsification.compare import Track, compare
 from sbmt.experiments.training.data import BatchStream
 from sbmt.experiments.training.evaluate import evaluate, inputs
-from sbmt.experiments.training.run import Run, load_run
+from sbmt.experiments.training.run import Run
 from sbmt.sparsification.convert import DIFFERENT, sparsify
 from sbmt.sparsification.fit import fit_block_models
 
@@ -24,61 +21,43 @@ BATCH = 16
 TUNED_ON = 4  # batches of training examples on which masks are brought to equal density, and measured
 
 
-def examples(run: Run, seed: int) -> Iterator[Batch]:
-    """Batches of a run's training examples, endlessly, in an order given by the seed."""
+def training_inputs(run: Run) -> Iterator[dict[str, Any]]:
+    """Yields a model's inputs for batches of the run's training examples, endlessly."""
     feed = run.config.open_data(run.tokenizer).feeds["train"]
-    return iter(BatchStream(feed, feed.endless(BATCH, seed)))
+    return map(inputs, BatchStream(feed, feed.endless(BATCH, seed=0)))
 
 
-def fit_run(run: Run, edges_per_query: float, steps: int, on_step: OnStep | None = None, **options: Any) -> Run:
-    """A run trained with full attention, with fitted masks in its place, fitted on its training examples, and tested.
+def sparsify_run(
+    run: Run, n_examples: int | None, steps: int, options: dict[str, Any], track: Track = lambda items, **_: items
+) -> tuple[Run, dict[str, Any]]:
+    """Fits masks to a run with full attention, and compares them with other masks of the same density.
 
-    ``options`` of the attention replace those of :func:`~sbmt.sparsify`; see also :func:`~sbmt.fit_block_models`.
+    They are fitted on training examples and compared on ``n_examples`` of the test, by default as many as the run uses.
+    ``options`` replace those of :func:`~sbmt.sparsify`. Returns the run with fitted masks, tested, and the comparison.
     """
     if run.config.attention != "full":
         raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
-    settings = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | options
+    settings = {"preset": "fitted"} | DIFFERENT | options
     config = replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
-    evaluate(run, 1)  # fails at once if the data are not those of the run
-    start = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(run.config.seed)
-        model = sparsify(run.model, **config.attention_arguments())
-        batches = map(inputs, examples(run, seed=0))
-        fitted = fit_block_models(model, batches, steps=steps, n_measured=1, on_step=on_step)
-    rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
-    about = {"data": run.about["data"]} if "data" in run.about else {}
-    about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}
-    seconds = time.perf_counter() - start
-    sparse = replace(run, config=config, model=model, rows=run.rows + rows, about=about, seconds=seconds)
-    found = evaluate(sparse, config.n_examples("test"))
-    baselines = config.baselines(config.open_data(run.tokenizer), "test", found)
-    return replace(sparse, test=found.scores, about=about | baselines)
-
-
-def compare_run(run: Run, sparse: Run, n_examples: int | None, on_kind: OnStep = lambda: None) -> dict[str, Any]:
-    """Fitted masks from :func:`fit_run` beside every other kind of the same density, on ``n_examples`` of the test."""
-    n_examples = n_examples or run.config.n_examples("test")
-    full = evaluate(run, n_examples)
+    full = evaluate(run, n_examples or config.n_examples("test"))  # fails at once if the data are not those of the run
 
     def is_right(model: nn.Module) -> Tensor:
-        found = evaluate(replace(sparse, model=model), n_examples)
+        found = evaluate(replace(run, config=config, model=model), full.n_examples)
         return found.predicted == found.labels
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(run.config.seed)
-        tuned_on = [inputs(batch) for batch in islice(examples(run, seed=1), TUNED_ON)]
-        kinds = compare(run.model, sparse.model, tuned_on, "accuracy", is_right, on_kind)
-    about = {"task": run.config.task, "length": run.config.length, "n_examples": full.n_examples}
-    return about | {"full": {"accuracy": full.accuracy, "loss": full.loss}, "kinds": kinds, "manifest": manifest()}
-
-
-def sparsify_run(run: Path, n_examples: int | None, steps: int, options: dict[str, Any], bar: Bar) -> Found:
-    """A run with fitted masks, beside every other kind of mask."""
-    if (run / "tokenizer_config.json").exists():
-        raise SbmtError("--text FILE with a model of Transformers", "none", "give a file with one text per line")
-    full = load_run(run)
-    sparse = fit_run(full, steps=steps, on_step=bar("fit", steps), **options)
-    result = compare_run(full, sparse, n_examples, bar("kinds of mask", len(KINDS)))
-    note = f"Full attention: accuracy {full.test.accuracy:.4f}"
-    return sparse.save, result, table(result["kinds"], "accuracy", note)
+        torch.manual_seed(config.seed)
+        model = sparsify(run.model, **config.attention_arguments())
+        batches = training_inputs(run)
+        tuned_on = list(islice(batches, TUNED_ON))
+        fitted = fit_block_models(model, track(batches, description="fit", total=steps + 1), steps=steps, n_measured=1)
+        kinds = compare(run.model, model, tuned_on, "accuracy", is_right, track)
+    rows = [{"split": "fit", "step": i, "auxiliary_loss": loss} for i, loss in enumerate(fitted.losses, 1)]
+    about = {"data": run.about["data"]} if "data" in run.about else {}
+    about |= {"sparsified": {"steps": steps, "accuracy": run.test.accuracy}}
+    sparse = replace(run, config=config, model=model, rows=run.rows + rows, about=about)
+    test = evaluate(sparse, config.n_examples("test"))
+    baselines = config.baselines(config.open_data(run.tokenizer), "test", test)
+    result = {"task": config.task, "length": config.length, "n_examples": full.n_examples}
+    result |= {"full": {"accuracy": full.accuracy, "loss": full.loss}, "kinds": kinds, "manifest": manifest()}
+    return replace(sparse, test=test.scores, about=about | baselines), result

@@ -17,8 +17,7 @@ import torch
 
 from sbmt.errors import SbmtError, check_sizes, choose, is_integer
 from sbmt.experiments.data.source import check_names, check_texts
-from sbmt.experiments.files import remove_parts
-from sbmt.experiments.locks import only_writer
+from sbmt.experiments.files import only_writer
 from sbmt.experiments.manifest import manifest
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.fit import STATE, fit, has_kept
@@ -160,9 +159,6 @@ def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: 
                 do = "run it again with fewer workers: unfinished runs are resumed"
                 raise SbmtError(f"the system killed a worker process: {do}") from error
             raise
-        finally:
-            for *_, folder in jobs:
-                remove_parts(folder)  # left by killed workers
 
 
 def _begin(reports: Any) -> None:

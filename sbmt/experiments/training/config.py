@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from sbmt.block_model.fit import DensityKind
 from sbmt.errors import SbmtError, check_choice, check_seed, choose, describe
 from sbmt.experiments.data.tokenizer import Tokenizer
-from sbmt.experiments.files import MOST_TENSORS
 from sbmt.experiments.training.data import TaskData
 from sbmt.layers import SBMAttention
 from sbmt.layers.registry import ATTENTIONS, PRESETS, arguments_of, make_options, option, options_of, parameters_of
 from sbmt.models import Encoder
 from sbmt.models.encoder import Positions
 
+MOST_BYTES = 1 << 36  # maximum size of a network's weights
 BETAS = 0.9, 0.99  # Adam's betas for block models with a separate learning rate
 FIT_RATE = 3.0  # learning rate of block models trained by likelihood, relative to the network's
 CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # defaults of language models
@@ -157,8 +157,8 @@ class TrainingConfig(ABC):
         arguments |= {name: getattr(self, name) for name in names if hasattr(self, name)}
         length = self.length if self.positions == "learned" else None
         rows = self.n_layers * (self.d_model + self.d_hidden) + (length or 0) + (vocab_size or 0)
-        if 4 * rows * self.d_model >= MOST_TENSORS:  # in bytes; such a network would exhaust memory
-            raise SbmtError(f"a network of fewer than {MOST_TENSORS:,} bytes", "a larger one", "choose smaller sizes")
+        if 4 * rows * self.d_model >= MOST_BYTES:  # in bytes; such a network would exhaust memory
+            raise SbmtError(f"a network of fewer than {MOST_BYTES:,} bytes", "a larger one", "choose smaller sizes")
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sbmt.errors import SbmtError, check_sizes
-from sbmt.experiments.files import check_may_write, load_weights, read_tensors, remove_parts, write_json
-from sbmt.experiments.locks import only_writer
+from sbmt.experiments.files import check_may_write, load_weights, only_writer, read_tensors, write_json
 from sbmt.experiments.training.config import TrainingConfig
 from sbmt.experiments.training.run import BEST, STATE, OnStep, Run, best_row, read_config
 
@@ -95,7 +94,6 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
             raise SbmtError(f"cannot resume the run in {folder}: {values}")
         if has_kept(folder) and not (folder / STATE).exists():
             raise SbmtError(f"an unfinished run in {folder}", "a finished one", "choose another folder")
-    remove_parts(folder)
     write_json(folder / "config.json", config.to_dict())
 
 
@@ -103,7 +101,7 @@ def check_unkept(folder: Path, do: str) -> None:
     """Raises SbmtError unless a folder is absent, empty, or has a run interrupted before its first checkpoint."""
     if has_kept(folder):
         raise SbmtError("a new or empty folder", folder, do)
-    check_may_write(folder, "config.json", b'{\n "attention": ')
+    check_may_write(folder, folder / "config.json", b'{\n "attention": ')
 
 
 def has_kept(folder: Path) -> bool:

@@ -46,8 +46,7 @@ def test_sample_pictures_the_three_cases(succeed, tmp_path):
     assert (tmp_path / "sample.png").read_bytes().startswith(PNG)
 
 
-def test_demo_compares_and_draws(succeed, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["sbmt.experiments.cli.study"], "LONGER", 128)  # tokens, to save time
+def test_demo_compares_and_draws(succeed, tmp_path):
     out = succeed("demo", "--steps", "3", "--workers", "1", "--output", "a\x1b d")
     assert "full attention" in out and "\x1b" not in out and "Runs and results: a\\x1b d" in out
     assert (tmp_path / "a\x1b d" / "demo.png").exists()
@@ -75,7 +74,7 @@ def test_the_result_of_something_else_is_not_replaced(refused, tmp_path, command
     for name in ("result.json", "demo.png")[: 1 + (command == "demo")]:
         (tmp_path / "mine" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "mine" / name).write_text('{\n "config": 1}')
-        refused(f"{command} --output mine", "which this command did not write")
+        refused(f"{command} --output mine", "or created by this command")
         assert (tmp_path / "mine" / name).read_text() == '{\n "config": 1}'
         (tmp_path / "mine" / name).unlink()
     assert os.listdir(tmp_path) == ["mine"] and not os.listdir(tmp_path / "mine")

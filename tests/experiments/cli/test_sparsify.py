@@ -15,7 +15,7 @@ def trained(succeed):
 
 def test_sparsify_evaluate_inspect(succeed, refused, tmp_path):
     out = succeed(*SMALL)
-    assert "Full attention: accuracy" in out and "window and both ends" in out and "oracle" in out
+    assert "Full attention: 0." in out and "window and both ends" in out and "oracle" in out
     found = json.loads((tmp_path / "full-fitted" / "masks.json").read_text())
     assert found["kinds"][0]["kind"] == "fitted" and found["n_examples"] == 8
     refused(SMALL, "a new or empty folder")

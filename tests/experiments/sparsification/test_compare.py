@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from sbmt import SbmtError
-from sbmt.experiments.sparsification.compare import KINDS, compare, with_masks
-from sbmt.experiments.sparsification.trained import compare_run, fit_run
+from sbmt.experiments.sparsification.compare import CONTROLS, FITTED, compare, with_masks
+from sbmt.experiments.sparsification.trained import sparsify_run
 from sbmt.experiments.training import evaluate, fit
 from sbmt.experiments.training.run import load_run
 
-OPTIONS = {"n_clusters": 16}
+OPTIONS = {"edges_per_query": 4.0, "n_clusters": 16}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,8 +33,24 @@ def full(cache, tiny):
 
 
 @pytest.fixture(scope="module")
-def sparse(full):
-    return fit_run(full, 4.0, 3, **OPTIONS)
+def calls():
+    """What a progress bar was told."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def compared(full, calls):
+    def track(items, **options):
+        for item in items:
+            calls.append(options)
+            yield item
+
+    return sparsify_run(full, 10, 3, OPTIONS, track)
+
+
+@pytest.fixture(scope="module")
+def sparse(compared):
+    return compared[0]
 
 
 def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
@@ -51,12 +67,11 @@ def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
     assert all(torch.equal(theirs[name], weight) for name, weight in full.model.state_dict().items())
 
 
-def test_every_kind_is_compared_and_nothing_is_changed(full, sparse):
-    before = copy.deepcopy(sparse.model.state_dict())
-    calls = []
-    found = compare_run(full, sparse, 10, on_kind=lambda: calls.append(1))
-    assert tuple(row["kind"] for row in found["kinds"]) == KINDS and len(calls) == len(KINDS)
-    assert all(torch.equal(sparse.model.state_dict()[name], t) for name, t in before.items())
+def test_every_kind_is_compared(full, compared, calls):
+    _, found = compared
+    kinds = FITTED, *CONTROLS
+    assert tuple(row["kind"] for row in found["kinds"]) == kinds
+    assert calls == [{"description": "fit", "total": 4}] * 4 + [{"description": "masks", "total": 7}] * 7
     answers = evaluate(full, 10)
     assert found["n_examples"] == 10 and found["full"]["accuracy"] == answers.accuracy
     for row in found["kinds"]:
@@ -69,10 +84,12 @@ def test_every_kind_is_compared_and_nothing_is_changed(full, sparse):
 def test_losses_are_paired(full, sparse):
     """Each item's score under full attention less its score under the mask."""
     tokens = [{"tokens": torch.randint(6, (4, 20)), "mask": None}]
+    before = copy.deepcopy(sparse.model.state_dict())
     items = {id(full.model): torch.tensor([1.0, 0.0, 1.0]), id(sparse.model): torch.tensor([1.0, 1.0, 0.0])}
     fitted, *_ = compare(full.model, sparse.model, tokens, "share", lambda m: items.get(id(m), torch.zeros(3)))
     assert fitted["share"] == pytest.approx(2 / 3) and fitted["lost"] == pytest.approx(0)
     assert fitted["lost_error"] == pytest.approx(1 / 3**0.5)  # of 0, −1 and 1, whose standard deviation is 1
+    assert all(torch.equal(sparse.model.state_dict()[name], t) for name, t in before.items())  # nothing is changed
     with pytest.raises(SbmtError, match="at least 2 test items"):
         compare(full.model, sparse.model, tokens, "share", lambda m: torch.ones(1))
 
@@ -89,4 +106,4 @@ def test_other_kinds_take_the_density_that_is_asked_for(full, sparse):
 def test_other_data_are_refused_before_the_fit(full):
     about = full.about | {"data": full.about["data"] | {"sha256": "0" * 64}}
     with pytest.raises(SbmtError, match="examples with checksum 000"):
-        fit_run(replace(full, about=about), 4.0, 2, on_step=lambda *_: pytest.fail("it was fitted"), **OPTIONS)
+        sparsify_run(replace(full, about=about), 10, 2, OPTIONS, lambda *_, **__: pytest.fail("it was fitted"))

@@ -1,10 +1,12 @@
 """Masks of other kinds: their laws, and as many edges as asked for."""
 
+from functools import partial
+
 import pytest
 import torch
 
 import sbmt
-from sbmt.experiments.sparsification.masks import CONTROLS, MaskedAttention, at_rates, is_pair, window_and_ends
+from sbmt.experiments.sparsification.compare import CONTROLS, MaskedAttention, ideal_rates, is_pair, tuned
 from sbmt.sparsification.fit import Heads, full_attention
 from tests.statistics import binomial_p_values
 
@@ -29,7 +31,7 @@ def edges_of(attention, given):
 @pytest.mark.parametrize("name", CONTROLS)
 def test_as_many_edges_as_asked_for(name, density):
     """The share of real keys for each real query, in the mean."""
-    attention, shares = CONTROLS[name]([heads(seed) for seed in range(4)], density), []
+    attention, shares = tuned(name, [heads(seed) for seed in range(4)], density), []
     for given in map(heads, range(20, 32)):
         real = is_pair(given)
         edges = edges_of(attention, given)
@@ -45,7 +47,7 @@ def attention_mass(attention, layer):
 
 def test_masks_that_look_at_tokens_see_more_than_those_that_do_not():
     layer, unseen = [heads(seed) for seed in range(4)], [heads(seed) for seed in range(50, 70)]
-    seen = {name: attention_mass(make(layer, 0.2), unseen) for name, make in CONTROLS.items()}
+    seen = {name: attention_mass(tuned(name, layer, 0.2), unseen) for name in CONTROLS}
     assert seen["oracle"] == max(seen.values()) and seen["ideal rates"] > 1.3 * seen["random"]
     assert 0.7 < seen["window"] / seen["random"] < 1.5 and 0.7 < seen["window and both ends"] / seen["random"] < 1.5
 
@@ -54,7 +56,7 @@ def test_masks_that_look_at_tokens_see_more_than_those_that_do_not():
 def test_a_window_and_both_ends_are_those_of_real_tokens(n_real, reach):
     tokens, real = torch.randn(1, 1, 12, 4), torch.arange(12)[None] < n_real
     given = Heads(tokens, tokens, tokens, real, real)
-    edges = window_and_ends([given], 0.4).probability(given)[0, 0, :n_real, :n_real]
+    edges = tuned("window and both ends", [given], 0.4).probability(given)[0, 0, :n_real, :n_real]
     place = torch.arange(n_real)
     distance = (place[:, None] - place).abs()
     is_end = (place == 0) | (place == n_real - 1)
@@ -64,7 +66,7 @@ def test_a_window_and_both_ends_are_those_of_real_tokens(n_real, reach):
 @pytest.mark.statistical(share=SHARE)
 def test_edges_are_drawn_with_their_probability(judge):
     given = heads(batch=1, is_padded=False)
-    attention, n_draws = at_rates(5.0), 3000
+    attention, n_draws = MaskedAttention(partial(ideal_rates, 5.0)), 3000
     torch.manual_seed(1)
     many = Heads(*(x.expand(n_draws, -1, -1, -1) for x in given[:3]), None, None)
     count = edges_of(attention, many).sum(0)

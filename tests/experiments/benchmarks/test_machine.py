@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import torch
-from sbmt.experiments.memory import peak_of
+from sbmt.experiments.benchmarks.machine import peak_of
 print(peak_of(lambda: torch.ones(2**25).sum()), peak_of(lambda: None))
 """
 

@@ -9,7 +9,7 @@
 const double MAX_BOOST = 32;       // candidates for a probability of 1; the distribution is off by less than 2e-14
 const int64_t LANES = 16;          // number of 32-bit numbers in the widest vector
 const double MOST_INVERTED = 500;  // exp(−500) is far from underflow
-const double DENSE_SHARE = 0.125;  // rows that expect more candidates per key than this are drawn key by key
+const double DENSE_SHARE = 0.3;    // a row that expects more candidates than this share of its keys visits all keys
 
 struct Address {
     int64_t seed, row, head, example;
@@ -59,6 +59,18 @@ inline int64_t poisson(double mean, const Address &address, int64_t half) {
         for (int64_t k = 1; below < u && term > 0; k++, number++) below += term *= some / k;
     }
     return number;
+}
+
+// Computes the uniform numbers of a row and its first n keys by vectors: each block of words serves four keys.
+inline void fill_uniforms(const Address &address, int64_t n, std::vector<double> &out) {
+    out.resize((n + 3) / 4 * 4);
+    double *u = out.data();
+#pragma omp simd
+    for (int64_t b = 0; b < (n + 3) / 4; b++) {
+        const Words some = address.words(CELL, b);
+        u[4 * b] = uniform(some.w0), u[4 * b + 1] = uniform(some.w1);
+        u[4 * b + 2] = uniform(some.w2), u[4 * b + 3] = uniform(some.w3);
+    }
 }
 
 // Random words of points, drawn in vectors.

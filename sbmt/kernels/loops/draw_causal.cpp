@@ -39,6 +39,7 @@ class CausalDraw {
     int64_t head = 0, n_keys = 0, first_key = 0;
     std::vector<double> ends, first_ends;  // running sums over a row's pairs, and over first parts of keys for each
     std::vector<real> rates;
+    std::vector<double> uniforms;
     Points points;
 
     const real *block(int64_t partition, int64_t part) const {
@@ -116,8 +117,9 @@ class CausalDraw {
         const double spread = extra * n_real;
         if (total + spread > DENSE_SHARE * seen->n) {
             fill_rates(model, at, head, rates.data());
+            fill_uniforms(address, seen->n, uniforms);
             for (const int64_t j : seen->reals)
-                if (is_hit(pair_rate(model, rates.data(), first_key + j) + extra, address.of_cell(CELL, j)))
+                if (is_hit(pair_rate(model, rates.data(), first_key + j) + extra, uniforms[j]))
                     found.add(j);
             return;
         }

@@ -56,6 +56,7 @@ class CrossedDraw {
     std::vector<double> reached, sums, ends;              // totals of pairs of queries' parts; sums over parts or pairs
     std::vector<uint32_t> of_pairs, of_first, of_second;  // tables
     std::vector<real> rates;
+    std::vector<double> uniforms;
     std::vector<From> froms;
     double totals[AT_ONCE] = {};
     std::vector<int32_t> pair, part, key, start, last;  // of points
@@ -236,8 +237,9 @@ class CrossedDraw {
         const Row &row = rows[at - first_row];
         if (row.is_dense) {
             fill_rates(model, at, head, rates.data());
+            fill_uniforms(address, n_keys, uniforms);
             for (const int64_t j : reals)
-                if (is_hit(pair_rate(model, rates.data(), first_key + j) + extra, address.of_cell(CELL, j)))
+                if (is_hit(pair_rate(model, rates.data(), first_key + j) + extra, uniforms[j]))
                     found.add(j);
             return;
         }

@@ -53,6 +53,7 @@ void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t 
 // under the bilinear link. Under the latter, the process runs `boost` times as fast, so that it hits often enough, and
 // hits are thinned to the right probability (see sbmt.samplers.exact).
 class ExactDraw {
+    static constexpr int64_t ROWS = 8;
     const real *query, *keys, *first_key = nullptr;
     const int64_t n_clusters;
     const bool is_poisson, is_causal;
@@ -60,6 +61,9 @@ class ExactDraw {
     double boost = 1;
     std::vector<Entry> tables;
     std::vector<double> total, most, ends, columns, sums;  // `sums` of columns; `total` and `most` over keys so far
+    int64_t first_row = 0, end_row = 0, last_row = 0;
+    std::vector<real> rates;  // of rows first_row … end_row
+    std::vector<double> uniforms;
     Points points;
     std::vector<int64_t> steps;  // the cluster of each point
     std::vector<int32_t> todo;
@@ -74,7 +78,8 @@ class ExactDraw {
         constexpr int64_t MOST = 8;  // columns at once, so that whole cache lines of keys are read
         n_keys = n_used;
         first_key = keys + graph * drawing.n_keys * n_clusters;
-        n_seen = 0;
+        n_seen = end_row = 0;
+        last_row = (graph + 1) * drawing.n_queries;
         std::fill(total.begin(), total.end(), 0);
         std::fill(most.begin(), most.end(), 0);
         if (!is_causal) see(n_keys);
@@ -115,9 +120,12 @@ class ExactDraw {
             boost = bound == 1 ? MAX_BOOST : std::min(MAX_BOOST, -std::log1p(-bound) / bound * (1 + 1e-12));
         if (rate * boost > DENSE_SHARE * n_seen) {
             boost = 0;  // no hit needs thinning
+            fill_uniforms(address, n_seen, uniforms);
+            if (at >= end_row) fill_rates(at);
+            const real *rates = this->rates.data() + (at - first_row) * n_keys;
             for (int64_t j = 0; j < n_seen; j++) {
-                const double x = dot<0>(row, first_key + j * n_clusters, n_clusters);
-                if (address.of_cell(CELL, j) < (is_poisson ? -std::expm1(-x) : x)) found.add(j);
+                const double x = rates[j];
+                if (uniforms[j] < (is_poisson ? -std::expm1(-x) : x)) found.add(j);
             }
             return;
         }
@@ -138,6 +146,16 @@ class ExactDraw {
                                         : choose(&tables[start], 0, place);
             if (!is_causal || first_key[j * n_clusters + v] > 0) found.add(j);  // other keys are rounding errors
         }
+    }
+
+    // The rates of some rows at once, so that keys are read once for all of them.
+    void fill_rates(int64_t at) {
+        first_row = at;
+        end_row = std::min(at + ROWS, last_row);
+        rates.resize(ROWS * n_keys);
+        for (int64_t j = 0; j < n_keys; j++)
+            for (int64_t i = at; i < end_row; i++)
+                rates[(i - at) * n_keys + j] = dot<0>(query + i * n_clusters, first_key + j * n_clusters, n_clusters);
     }
 
     bool is_law_met() const { return is_poisson || boost == 0; }

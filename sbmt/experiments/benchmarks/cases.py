@@ -16,6 +16,7 @@ from sbmt.layers import SBMAttention
 from sbmt.layers.registry import PRESETS
 
 Inputs = tuple[SBMAttention, Tensor, Tensor]  # a layer, and its queries and keys
+LOG_RATES = -30.0, 11.0  # bounds of log_start, between which a bisection never meets 0, which means that it is not set
 _TOKENS_TO_MEASURE = 1024  # tokens are alike, so the pairs of some have the density of all
 
 
@@ -127,7 +128,7 @@ def fitted(setting: Setting) -> Inputs:
     with layer.register_forward_pre_hook(lambda _, tokens: seen.extend(tokens)):
         model(sample_fresh_values(1, setting.n)[0])
     query, key = (x.contiguous() for x in seen[:2])
-    return _meet(setting, (layer, query, key), layer.log_start.fill_, -30.0, 10.0)
+    return _meet(setting, (layer, query, key), layer.log_start.fill_, *LOG_RATES)
 
 
 def untrained(setting: Setting) -> Inputs:
@@ -138,7 +139,7 @@ def untrained(setting: Setting) -> Inputs:
     options: dict[str, Any] = PRESETS["fitted"] | {"n_clusters": setting.n_clusters}
     layer = SBMAttention(setting.d_head, setting.n_heads, **options)
     query, key = torch.randn(2, 1, setting.n_heads, setting.n, setting.d_head)
-    return _meet(setting, (layer, query, key), layer.log_start.fill_, -30.0, 10.0)
+    return _meet(setting, (layer, query, key), layer.log_start.fill_, *LOG_RATES)
 
 
 UNTRAINED = "fitted, untrained"

@@ -7,7 +7,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from sbmt.experiments.benchmarks.cases import bisect
+from sbmt.experiments.benchmarks.cases import LOG_RATES, bisect
 from sbmt.experiments.benchmarks.timing import Entry, Pace, race
 from sbmt.layers import SBMAttention
 from sbmt.models import TokenTagger
@@ -47,5 +47,5 @@ def _stretched(model: TokenTagger, tokens: Tensor, trained_on: int) -> TokenTagg
         return _edges_per_query(model, tokens)
 
     if starts:
-        bisect(edges_at, _edges_per_query(model, tokens[:, :trained_on]), -30.0, 10.0, n_steps=12)
+        bisect(edges_at, _edges_per_query(model, tokens[:, :trained_on]), *LOG_RATES, n_steps=12)
     return model

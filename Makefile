@@ -141,7 +141,7 @@ results: $(STAMP)
 	$(BIN)/python results/write_tables.py
 
 # Unfinished numbers lie in runs/bench, and finished ones do until they are published: the next call measures anew.
-# Published ones are replaced. To keep those of another processor on the pages, move them to results/machines/NAME first.
+# Published ones are replaced.
 bench: $(STAMP)
 	mkdir -p results
 	$(BIN)/sbmt bench --suite attention --json runs/bench/bench.json

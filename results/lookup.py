@@ -172,9 +172,9 @@ def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) ->
     return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
 
 
-def fitted_ratio(n: int, keys_per_query: float, mode: str, dtype: str = "float32") -> float:
+def fitted_ratio(n: int, keys_per_query: float, mode: str) -> float:
     """Returns the time of a fitted mask relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
-    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training", "dtype": dtype}
+    wanted = {"n": n, "density": keys_per_query / n, "is_training": mode == "training"}
     return find(cases("bench_fitted", "fitted"), kind="fitted", **wanted)["results"]["sbm"]["ratio"]
 
 
@@ -195,32 +195,15 @@ def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
     return EXTREMES[which](case["ours"] for case in mine)
 
 
-def fitted_ratios(mode: str, sweep: str = "n") -> list[dict[int, float]]:
-    """Returns, for each processor, the times of a fitted mask with 16 keys per query relative to full attention.
-
-    Keys are numbers of tokens. ``mode`` is ``"training"`` or ``"forward"``, and the sweep ``"n"`` is in float32.
-    """
-    others = (f"machines/{path.parent.name}/bench_fitted" for path in ROOT.glob("results/machines/*/bench_fitted.json"))
-    by_processor = []
-    for name in ("bench_fitted", *sorted(others)):
-        found = [case for case in load(name)["suites"]["fitted"]["found"]["cases"] if sweep in case["sweeps"]]
-        ours = {case["n"]: case["results"]["sbm"] for case in found if case["is_training"] == (mode == "training")}
-        by_processor.append({n: times["ratio"] for n, times in ours.items() if "ratio" in times})
-    return by_processor
-
-
-def fitted_break_even(mode: str, which: str, sweep: str = "n") -> float:
-    """Returns the ``least`` or ``greatest`` number of tokens, over processors, from which a fitted mask is faster."""
-    places = []
-    for ratios in filter(None, fitted_ratios(mode, sweep)):
-        points = pairwise((log(n), log(ratio)) for n, ratio in ratios.items())
-        where = [exp(x - y * (z - x) / (w - y)) for (x, y), (z, w) in points if y > 0 >= w]
-        if not where:
-            raise LookupError(f"a processor on which a fitted mask is never faster in {mode}")
-        places.append(round(where[0], -2))
-    if not places:
-        raise LookupError(f"no processor on which the sweep {sweep!r} was measured")
-    return EXTREMES[which](places)
+def fitted_break_even(mode: str) -> float:
+    """Returns the number of tokens above which a fitted mask of 16 keys per query is faster than full attention."""
+    found = [case for case in cases("bench_fitted", "fitted") if "n" in case["sweeps"]]
+    ours = {case["n"]: case["results"]["sbm"] for case in found if case["is_training"] == (mode == "training")}
+    points = pairwise((log(n), log(times["ratio"])) for n, times in ours.items() if "ratio" in times)
+    for (x, y), (z, w) in points:
+        if y > 0 >= w:
+            return round(exp(x - y * (z - x) / (w - y)), -2)
+    raise LookupError(f"a length at which a fitted mask is faster in {mode}")
 
 
 def memory_ratio(method: str, other: str, which: str) -> float:

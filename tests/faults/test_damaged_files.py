@@ -120,6 +120,7 @@ def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, fol
         ("predict listops answers.tsv", "task to be one of 'sst2'"),
         ("train listops --data nowhere", "nowhere"),
         ("predict sst2 answers.tsv --output answers.tsv/new.tsv", "cannot write"),
+        ("predict sst2 answers.tsv --output ./answers.tsv", "an output file other than the input answers.tsv"),
     ],
 )
 def test_mistakes_are_answered_in_a_line(here, command_line, line, words):

@@ -81,6 +81,7 @@ def test_command(succeed, refused, encoder, text, tmp_path):
     assert "window and both ends" in succeed(*words.split())
     found = json.loads((tmp_path / "sparse" / "masks.json").read_text())
     assert found["texts"] == 16 and len(found["kinds"]) == 6 and (tmp_path / "sparse" / "masks.png").exists()
+    assert "| oracle " in (tmp_path / "sparse" / "masks.md").read_text("utf-8")
     model = load_sparsified(transformers.BertModel, tmp_path / "sparse").eval()
     assert model.config.sbmt["edges_per_query"] == 4
     assert embed(model, tokenize(load_encoder(encoder)[1], ["word1 word2"], 20)).shape == (1, 32)

@@ -1,6 +1,5 @@
 """Patterns entry by entry; conditions 1 and 3, their static look-alike and causal variant, against integer products."""
 
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -23,7 +22,7 @@ from theory.conditions import (
     union,
     unreachable_pair,
 )
-from theory.patterns import block_sizes, blocks, fixed, pattern_counts, relay_tokens, strided, three_patterns
+from theory.patterns import blocks, fixed, pattern_counts, relay_tokens, strided, three_patterns
 
 SIZES = [(n, k) for n in range(1, 13) for k in range(1, n + 1)]
 
@@ -36,10 +35,7 @@ def random_layers(n_cases, has_loops, seed, n_max=7):
         yield [(rng.random((n, n)) < density) | (np.eye(n, dtype=bool) & has_loops) for _ in range(p)]
 
 
-def test_blocks_are_intervals_of_nearly_equal_size():
-    for n, k in SIZES:
-        assert blocks(n, k).tolist() == [int(Fraction(i * k, n)) for i in range(n)]
-        assert sorted(block_sizes(n, k)) == [n // k] * (k - n % k) + [n // k + 1] * (n % k)
+def test_blocks_of_many_tokens():
     n, k = 3 * 10**6, 2 * 10**6
     assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
 

@@ -11,11 +11,11 @@ from sbmt.experiments.cli import app, train
 from sbmt.experiments.data.prepared import prepare
 from sbmt.experiments.studies import language as language_studies
 from sbmt.experiments.training import fit
-from sbmt.experiments.training.tasks import REDUCED, MlmConfig
+from sbmt.experiments.training.tasks import REDUCED
 from tests.experiments.data.glue_layout import table
 from tests.experiments.data.toy import toy_source
 from tests.experiments.training.runs import stop_after
-from tests.experiments.training.tiny_language import N_TEST, N_TRAIN, NETWORK, TRAINING, write_corpus, write_glue
+from tests.experiments.training.tiny_language import N_TEST, N_TRAIN, write_corpus, write_glue
 
 SMALL = "--batch-size 8 --steps 4 --warmup-steps 1 --eval-every 2 --d-model 8 --d-hidden 8 --embedding-std 0.3".split()
 LISTOPS = ["train", "listops", "--reduced", "--length", "20", "--n-clusters", "4", *SMALL, "--output", "r"]
@@ -107,9 +107,8 @@ def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
 
 
 @pytest.mark.usefixtures("text")
-def test_glue_prints_a_table_for_each_study(succeed, tmp_path, monkeypatch):
-    small = MlmConfig(**NETWORK | TRAINING | {"steps": 2, "warmup_steps": 0})
-    monkeypatch.setattr(language_studies, "REDUCED_MLM", small)
+def test_glue_prints_a_table_for_each_study(succeed, tmp_path, monkeypatch, tiny_mlm):
+    monkeypatch.setattr(language_studies, "REDUCED_MLM", tiny_mlm(steps=2, warmup_steps=0))
     command = "glue --trial sbm --trial random-equal --task sst2 --reduced --output g --json copy.json".split()
     out = succeed(*command)
     results = json.loads((tmp_path / "g" / "result.json").read_text())

@@ -1,6 +1,7 @@
 """ListOps: the language, and the law of random expressions."""
 
 import gzip
+import itertools
 from collections import Counter
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from sbmt.errors import SbmtError
 from sbmt.experiments.data.listops import (
     FIRST_DIGIT,
+    OPERATORS,
     TOKENS,
     VOCAB_SIZE,
     TreeLaw,
@@ -18,9 +20,29 @@ from sbmt.experiments.data.listops import (
     generate_expressions,
     listops_source,
 )
-from tests.experiments.data import listops_twin as twin
 from tests.experiments.data.layouts import documents_of
 from tests.statistics import LEAST_EXPECTED, binomial_p_values, uniform_p_value
+
+
+def encoded(text):
+    """The ids of a written expression; parentheses, as in the original files, only repeat its structure."""
+    tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
+    return bytes(1 + TOKENS.index(token) for token in tokens)
+
+
+def skeleton_law(law, depth=1):
+    """P of every tree with its digits rubbed out, ``{text: probability}``."""
+    if depth == law.max_depth:
+        return {"d": 1.0}
+    below = skeleton_law(law, depth + 1)
+    found = Counter({"d": law.digit_share})
+    for n_children in range(2, law.max_args + 1):
+        each = (1 - law.digit_share) / (law.max_args - 1) / len(OPERATORS)
+        for children in itertools.product(below, repeat=n_children):
+            p = each * np.prod([below[child] for child in children])
+            for operator in OPERATORS:
+                found[f"{operator} {' '.join(children)} ]"] += p
+    return found
 
 
 def test_the_ids_are_fixed():
@@ -33,9 +55,9 @@ def test_every_published_expression_has_its_value(shared_data):
     rows = [row.split("\t") for row in content.decode().splitlines()]
     assert len(rows) == 10_000
     for label, text in rows:
-        assert evaluate_expression(twin.encoded(text)) == int(label)
+        assert evaluate_expression(encoded(text)) == int(label)
     for _, text in rows[:500]:
-        assert decode_expression(twin.encoded(text)).split() == text.replace("(", "").replace(")", "").split()
+        assert decode_expression(encoded(text)).split() == text.replace("(", "").replace(")", "").split()
 
 
 SMALL = TreeLaw(max_depth=3, max_args=3, digit_share=0.6, min_length=3, max_length=10)
@@ -48,7 +70,7 @@ def test_shapes_and_operators_have_the_exact_law(judge):
     n_trees = 400_000
     rng = np.random.default_rng(0)
     kept = [x for _ in range(40) for x in generate_expressions(n_trees // 40, rng, SMALL)]  # in rounds, as parts are
-    law = {text: p for text, p in twin.skeleton_law(SMALL).items() if 3 < len(text.split()) < 10}
+    law = {text: p for text, p in skeleton_law(SMALL).items() if 3 < len(text.split()) < 10}
     same_digits = bytes(min(symbol, FIRST_DIGIT) for symbol in range(256))
     skeletons = Counter(symbols.translate(same_digits) for symbols in kept)
     observed = Counter({decode_expression(x).replace("0", "d"): n for x, n in skeletons.items()})
@@ -101,4 +123,4 @@ def test_repeated_expressions_are_dropped(pool_of):
 @pytest.mark.parametrize("text", ["", "[MAX", "[MAX ]", "1 2", "]", "[MAX 1 ] ]"])
 def test_what_is_no_expression_has_no_value(text):
     with pytest.raises(SbmtError, match="one complete expression"):
-        evaluate_expression(twin.encoded(text))
+        evaluate_expression(encoded(text))

@@ -33,19 +33,16 @@ def full(cache, tiny):
 
 
 @pytest.fixture(scope="module")
-def calls():
-    """What a progress bar was told."""
-    return []
+def compared(full):
+    """The run with fitted masks, its comparison with others, and what a progress bar was told."""
+    calls = []
 
-
-@pytest.fixture(scope="module")
-def compared(full, calls):
     def track(items, **options):
         for item in items:
             calls.append(options)
             yield item
 
-    return sparsify_run(full, 10, 3, OPTIONS, track)
+    return *sparsify_run(full, 10, 3, OPTIONS, track), calls
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +64,8 @@ def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
     assert all(torch.equal(theirs[name], weight) for name, weight in full.model.state_dict().items())
 
 
-def test_every_kind_is_compared(full, compared, calls):
-    _, found = compared
+def test_every_kind_is_compared(full, compared):
+    _, found, calls = compared
     kinds = FITTED, *CONTROLS
     assert tuple(row["kind"] for row in found["kinds"]) == kinds
     assert calls == [{"description": "fit", "total": 4}] * 4 + [{"description": "masks", "total": 7}] * 7

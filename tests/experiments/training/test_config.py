@@ -125,14 +125,9 @@ def test_fine_tuning_takes_the_network_and_nothing_else():
     plain = GlueConfig(task="sst2", pretrained="run", steps=5 * 2, warmup_steps=0)
     assert some(config, network) == network and config.options.n_clusters == 7
     assert some(config, own) == some(plain, own) and (config.task, config.pretrained) == ("sst2", "run")
+    small = fine_tuning("sst2", "run", PAPER_MLM, epochs=10, batch_size=5)
+    assert (small.steps, small.warmup_steps, small.eval_every) == (80, 4, 8)  # of 36 examples
     assert {f.name for f in fields(TrainingConfig)} == {*ANEW, *network, "attention", "options", "option_defaults"}
-
-
-@pytest.mark.usefixtures("caches")
-@pytest.mark.parametrize(("batch_size", "epochs", "expected"), [(5, 5, (40, 2, 8)), (32, 1, (2, 0, 2))])
-def test_epochs_become_steps(batch_size, epochs, expected):
-    config = fine_tuning("sst2", "run", PAPER_MLM, epochs, batch_size=batch_size)
-    assert (config.steps, config.warmup_steps, config.eval_every) == expected  # of 36 examples
 
 
 def test_encodings_follow_task_and_quirks(tiny):

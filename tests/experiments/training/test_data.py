@@ -8,18 +8,6 @@ from sbmt.experiments.data.batches import Encoding, make_batch
 from sbmt.experiments.data.prepared import open_prepared
 from sbmt.experiments.training.data import BatchStream, example_feed
 
-ENCODING = Encoding(1, 20)
-
-
-@pytest.fixture
-def split(toy_cache):
-    return open_prepared(toy_cache / "toy-listops").splits["train"]
-
-
-@pytest.fixture
-def feed(split):
-    return example_feed(split, ENCODING)
-
 
 def is_same(a, b):
     names = ["tokens", "mask", "labels", *([] if a.selected is None else ["selected"])]
@@ -27,15 +15,17 @@ def is_same(a, b):
 
 
 @pytest.mark.parametrize(("n", "batch_size", "n_ranks"), [(48, 6, 2), (47, 6, 4), (1, 6, 2), (13, 4, 3)])
-def test_processes_divide_every_batch(feed, split, n, batch_size, n_ranks):
+def test_processes_divide_every_batch(toy_cache, n, batch_size, n_ranks):
     """Together they hold each example once, in order, and each says how many stand before its own."""
+    split, encoding = open_prepared(toy_cache / "toy-listops").splits["train"], Encoding(1, 20)
+    feed = example_feed(split, encoding)
     batches = {number: [] for number in range(-(-n // batch_size))}
     for rank in range(n_ranks):
         for batch in BatchStream(feed, feed.once(batch_size, n), rank=rank, n_ranks=n_ranks):
             batches[batch.number].append(batch)
     for number, parts in batches.items():
         examples = np.arange(number * batch_size, min(n, (number + 1) * batch_size))
-        whole = make_batch(split, examples, ENCODING)
+        whole = make_batch(split, examples, encoding)
         assert sum(len(part.labels) for part in parts) == len(examples)
         for part in parts:
             mine = slice(part.first_example, part.first_example + len(part.labels))

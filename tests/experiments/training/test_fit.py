@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest
 
 from sbmt import SbmtError
 from sbmt.experiments.data.prepared import open_prepared
@@ -114,7 +113,10 @@ def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eva
 
 
 @pytest.mark.bad_input
-def test_folders_are_not_taken_over(tmp_path, tiny):
+@pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
+def test_folders_are_not_taken_over(tmp_path, tiny, monkeypatch, variable):
+    """Whatever a cluster has left in the environment: a process that runs alone is the first."""
+    monkeypatch.setenv(variable, "1")
     folder = tmp_path / "run"
     with pytest.raises(SbmtError, match=r"cannot read .*config\.json"):
         fit(tiny(), folder, resume=True)
@@ -147,6 +149,7 @@ def test_a_run_without_a_checkpoint_leaves_its_folder_to_any_other(tmp_path, tin
         ({}, {"devices": 0}, "devices"),
         ({}, {"devices": 10_000, "accelerator": "gpu"}, "devices"),
         ({}, {"accelerator": "tpu"}, "devices that this machine has"),
+        ({"n_layers": 2**31 - 1}, {}, "a network of fewer than 68,719,476,736 bytes"),
         ({"batch_size": 9}, {"devices": 2, "accelerator": "cpu"}, "divisible by 2"),
     ],
 )
@@ -156,19 +159,10 @@ def test_what_cannot_begin_leaves_no_folder(tmp_path, tiny, changes, where, word
     assert not (tmp_path / "run").exists()
 
 
-def test_a_result_tells_interval_chance_and_data(tmp_path, tiny, toy_cache):
-    run = fit(tiny(steps=2, dev_examples=3, test_examples=9), tmp_path / "run")
-    prepared = open_prepared(toy_cache / "toy-listops")
-    labels = np.array(prepared.splits["test"].labels[:9])
-    commonest = int(prepared.splits["train"].labels.mean() > 0.5)
-    assert run.about["n_test"] == 9 and run.about["chance"] == pytest.approx((labels == commonest).mean())
-    wilson = binomtest(round(run.test.accuracy * 9), 9).proportion_ci(0.95, "wilson")
-    assert run.about["interval"] == pytest.approx([wilson.low, wilson.high], abs=1e-4)
-    assert run.about["data"]["sha256"] == prepared.info["sha256"] and run.about["data"]["n_train"] == 48
-
-
-def test_a_run_prints_nothing_and_loads_as_it_was(tmp_path, tiny, capfd, caplog):
-    run = fit(tiny(), tmp_path / "run")
+def test_a_run_prints_nothing_and_loads_as_it_was(tmp_path, tiny, toy_cache, capfd, caplog):
+    run = fit(tiny(dev_examples=3, test_examples=9), tmp_path / "run")
+    sha256 = open_prepared(toy_cache / "toy-listops").info["sha256"]
+    assert run.about["n_test"] == 9 and run.about["data"].items() >= {"sha256": sha256, "n_train": 48}.items()
     assert capfd.readouterr() == ("", "") and not caplog.records
     loaded = load_run(tmp_path / "run")
     assert (loaded.config, loaded.test, loaded.about) == (run.config, run.test, run.about)

@@ -8,15 +8,17 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 
 from sbmt import SbmtError
 from sbmt.experiments.data.tokenizer import train_tokenizer
 from sbmt.experiments.files import read_tensors
 from sbmt.experiments.training import fit as fit_run
+from sbmt.experiments.training.f1 import glue_f1
 from sbmt.experiments.training.lightning_module import TrainingModule
 from sbmt.experiments.training.run import load_run
-from tests.experiments.training.test_f1 import f1_by_hand
 from tests.experiments.training.tiny_language import N_MISMATCHED, N_TEST, VOCABULARY
+from tests.layers.inputs import seeded
 
 pytestmark = pytest.mark.usefixtures("caches")
 fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
@@ -40,6 +42,33 @@ def test_fine_tuning_starts_from_the_pretrained_encoder(monkeypatch, tiny_glue, 
     assert run.tokenizer.sha256 == load_run(folder).tokenizer.sha256
 
 
+def f1_of_class(predictions, labels, c):
+    """The usual F1, one class against all others."""
+    pairs = list(zip(predictions, labels, strict=True))
+    hits = sum(p == y == c for p, y in pairs)
+    errors = sum((p == c) != (y == c) for p, y in pairs)
+    return 2 * hits / (2 * hits + errors) if hits else 0.0
+
+
+def f1_by_hand(predictions, labels, n_classes):
+    """The pipeline's is what is left of class 1's when examples of class 2, or taken for it, are thrown away."""
+    present = sorted({*predictions, *labels})
+    kept = [(p, y) for p, y in zip(predictions, labels, strict=True) if p != 2 and y != 2]
+    found = {
+        "macro_f1": sum(f1_of_class(predictions, labels, c) for c in present) / len(present),
+        "pipeline_f1": f1_of_class([p for p, _ in kept], [y for _, y in kept], 1),
+    }
+    return found | ({"f1": f1_of_class(predictions, labels, 1)} if n_classes == 2 else {})
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_metrics_equal_counting_by_hand(n_classes):
+    labels, guesses = (torch.randint(n_classes, (200,), generator=seeded(seed)) for seed in (0, 100))
+    predictions = guesses.where(torch.rand(200, generator=seeded(200)) < 0.4, labels)
+    found = glue_f1(predictions, labels, n_classes)
+    assert found == pytest.approx(f1_by_hand(predictions.tolist(), labels.tolist(), n_classes), abs=1e-6)
+
+
 @pytest.mark.parametrize("task", ["sst2", "mnli"])
 def test_scores_are_those_of_single_predictions(tiny_glue, task):
     """Example by example, of a model whose attention draws nothing. Only MNLI has a second test."""
@@ -61,7 +90,8 @@ def test_scores_are_those_of_single_predictions(tiny_glue, task):
         assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == labels))
         assert found["metrics"] == pytest.approx(f1_by_hand(predicted, labels, n_classes), abs=1e-6)
         assert found["chance"] == pytest.approx(labels.count(commonest) / n)
-        assert found["interval"][0] <= found["accuracy"] <= found["interval"][1]
+        wilson = binomtest(round(found["accuracy"] * n), n).proportion_ci(0.95, "wilson")
+        assert found["interval"] == pytest.approx([wilson.low, wilson.high], abs=1e-4)
 
 
 @pytest.mark.bad_input

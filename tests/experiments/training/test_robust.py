@@ -12,24 +12,13 @@ from sbmt.experiments.files import read_tensors, write_tensors
 from sbmt.experiments.training import fit, load_run, run
 from sbmt.experiments.training.lightning_module import WholeFiles
 from tests.experiments.studies.tiny import TINY
-from tests.experiments.training.runs import Stopped, contents, stop_after
+from tests.experiments.training.runs import Stopped, stop_after
 from tests.experiments.training.tiny_language import VOCABULARY, sentences
 from tests.faults.damage import Bomb
 
 pytestmark = pytest.mark.bad_input
 IO = WholeFiles()
 STATE = {"origin": {"examples": None}, "global_step": 3, "state_dict": {"a": torch.arange(300.0)}}
-
-
-@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
-def test_a_process_that_runs_alone_is_the_first(tmp_path, monkeypatch, name):
-    """Whatever a cluster has left in the environment: a finished run is refused as ever."""
-    monkeypatch.setenv(name, "1")
-    fit(TINY, tmp_path / "run")
-    before = contents(tmp_path / "run")
-    with pytest.raises(SbmtError, match="a new or empty folder"):
-        fit(TINY, tmp_path / "run")
-    assert contents(tmp_path / "run") == before
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
@@ -74,11 +63,6 @@ def test_files_of_others_are_left_alone(tmp_path, name):
     with pytest.raises(SbmtError, match="other files"):
         fit(TINY, tmp_path)
     assert (tmp_path / name).read_text() == '{"mine": 1}'
-
-
-def test_a_network_that_no_memory_holds_is_not_built():
-    with pytest.raises(SbmtError, match="a network of fewer than 68,719,476,736 bytes"):
-        fit(TINY.override(n_layers=2**31 - 1))
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,12 @@ def rate_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, ou
 
 
 def draw_flops(query_part, query, blocks, *rest, out_shape=None, **_):
-    """Alias tables that lead from parts to parts."""
+    """Tables that lead from parts to parts."""
     return 2 * query[0] * query[1] * blocks[1] * blocks[2] ** 3
+
+
+def choice_flops(clusters, tokens, n_partitions, out_shape=None, **_):
+    return 2 * tokens[0] * tokens[2] * tokens[3] * clusters[0] * clusters[1]
 
 
 def flops_by_torch(model, *inputs):
@@ -70,6 +74,7 @@ def flops_by_torch(model, *inputs):
         ours.edge_dot: dot_flops,
         ours.edge_rate: rate_flops,
         ours.draw_crossed: draw_flops,
+        ours.choose_parts: choice_flops,
     }
     is_fitted = any(getattr(module, "learning", None) == "likelihood" for module in model.modules())
     with torch.set_grad_enabled(is_fitted), sdpa_kernel(SDPBackend.MATH):  # the fit is counted, gates are not

@@ -74,8 +74,8 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
-            rule = "activation checkpointing cannot repeat the numbers of a generator= from outside"
-            raise SbmtError(f"{rule}: use torch.manual_seed, or create it inside the checkpointed function")
+            rule = "activation checkpointing cannot repeat numbers unless the function creates the generator"
+            raise SbmtError(f"{rule}: create it inside the checkpointed function, or use torch.manual_seed")
         _used.pop(id(generator), None)
 
 

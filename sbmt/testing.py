@@ -41,7 +41,7 @@ class Subject:
         return self.tokens(self.n_tokens, self.n_tokens - 2, 1, dtype=dtype)
 
     def attend(self, tokens: Heads, seed: int | None = 0, *, return_edges: bool = False) -> Any:
-        """Returns the module's output for a generator with this seed, or without a generator if that is None."""
+        """Returns the module's output with a generator of the given seed, or with no generator if the seed is None."""
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         return tokens.attend(self.module, generator=generator, return_edges=return_edges)
 

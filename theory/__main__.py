@@ -48,7 +48,7 @@ def main(
         _write(json_file, certificate.to_json())
         raise typer.Exit(0 if certificate.outcome == "proved" else 1)
     if relays is not None or order is not None:
-        raise SbmtError("--order and --relays apply only to a case to certify: give --n and --k")
+        raise SbmtError("--order and --relays apply only when a case is certified: give --n and --k")
     chosen = STATEMENTS if only is None else [choose("statement", only, {one.name: one for one in STATEMENTS})]
     results = run(track(chosen, "checking", console=Console(stderr=True)))
     console.print(table(results))

@@ -113,7 +113,7 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
 
 
 def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
-    """Joins paths with a relay between any two and puts unused relays at the end; None if there are too few relays."""
+    """Joins consecutive paths by relays and puts unused relays at the end; returns None if there are too few relays."""
     if len(paths) > len(relays) + 1:
         return None
     pieces = [[*path, *relays[place : place + 1]] for place, path in enumerate(paths)]

@@ -45,7 +45,7 @@ def as_arcs(arcs: Any) -> csr_array:
 
 
 def matching_deficit(arcs: Any) -> int:
-    """Returns N − ν for N vertices and a maximum matching of ν tails to heads, a lower bound on any cover's paths."""
+    """Returns N − ν for N vertices and a maximum matching of size ν, a lower bound on the size of a path cover."""
     return int((maximum_bipartite_matching(as_arcs(arcs), perm_type="column") < 0).sum())
 
 

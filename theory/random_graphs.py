@@ -43,7 +43,7 @@ def lemma1_probability(n: int | float) -> float:
 
 
 def arc_probability(n: int, p: Probability) -> float:
-    """Converts ``p`` to a probability; it is a number in [0, 1], or ``"lemma1"`` for p_L(n) capped at 1."""
+    """Converts ``p``, a number in [0, 1] or ``"lemma1"`` for p_L(n) capped at 1, to a probability."""
     check_sizes(n=n)
     if isinstance(p, str) and p == "lemma1":
         return min(1.0, lemma1_probability(n))

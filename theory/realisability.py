@@ -273,7 +273,7 @@ def _finite(given: float | int) -> float:
 
 
 def _one_hot(pattern: str, n: int, k: int, relays: Relays) -> tuple[Tensor, Tensor]:
-    """Returns the one-hot clusters of queries and keys: by block for A1, otherwise the first for chosen tokens."""
+    """Returns one-hot clusters of queries and keys: by block for A1; otherwise, only chosen tokens are in the first."""
     in_block = torch.eye(k, dtype=torch.float64)[torch.from_numpy(blocks(n, k))]
     everyone, relay = torch.zeros(2, n, k, dtype=torch.float64)
     everyone[:, 0] = 1

@@ -1,4 +1,4 @@
-"""Measures causal attention on recall, text and growing contexts; writes and draws ``results/causal.json``.
+"""Measures causal attention on recall, text and growing contexts; writes ``results/causal.json`` and its figure.
 
 First run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
 $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. The script takes about two hours on one core.
@@ -34,7 +34,7 @@ def bits_of(trained: Run) -> list[float]:
 
 
 def table(*studies: Study) -> list[dict[str, Any]]:
-    """Returns a row per trial with scores and keys per query of each seed and, for text, bits per token."""
+    """Returns a row per trial, with each seed's accuracy, keys per query and, for text, bits per token."""
     rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in studies[0].trials}
     for name, trained in (found for study in studies for found in run_study(study, RUNS / study.name)):
         n, test = trained.config.length, trained.test
@@ -78,7 +78,7 @@ def step(n: int, **attention: Any) -> Entry:
 
 
 def decoding(n: int) -> dict[str, Any]:
-    """Times one token with full attention and with fitted masks."""
+    """Times the reading of one token after ``n`` others, with full attention and with fitted masks."""
     entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
     return race(entries, PACE, reference="full", headline=("fitted",))
 

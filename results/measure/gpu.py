@@ -101,7 +101,7 @@ def run_once(
 
 
 def count_case(**settings: Any) -> dict[str, int]:
-    """The launches of a step's forward and backward pass, and its synchronisations with the device."""
+    """Counts the kernel launches of a step's forward and backward pass, and its synchronisations with the device."""
     counter = run_once(512, True, **settings)  # tokens enough to draw by edges, too
     passes = {"forward": counter.forward, "backward": counter.launches - counter.forward}
     return passes | {"questions": counter.questions}

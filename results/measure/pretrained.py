@@ -48,7 +48,7 @@ def reviews(split: str, least_words: int) -> list[str]:
 
 
 def halves(tokenizer: Any, length: int) -> list[str]:
-    """Returns the first halves of reviews, then the second halves, each of ``length`` tokens including both ends."""
+    """Returns the first halves of reviews, then the second halves, each ``length`` tokens long with special ones."""
     cut = length - 2
     texts = reviews("test", least_words=length)
     tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)

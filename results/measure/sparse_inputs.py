@@ -42,7 +42,7 @@ def sparse_calls(model: nn.Module, batch: Batch) -> dict[str, list[Heads]]:
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """Returns the measurements of :func:`results.measure.pretrained.measure` after such a fit."""
+    """Returns the measurements of :func:`results.measure.pretrained.measure` after a fit that ends on sparse inputs."""
     step, dense_calls, is_sparse = count(), fit.seen_calls, range(STEPS * 2 // 3, STEPS)
     with patch.object(fit, "seen_calls", lambda *x: (sparse_calls if next(step) in is_sparse else dense_calls)(*x)):
         return pretrained.measure(LENGTH, C, seed, n_kinds=2)  # full attention and fitted masks

@@ -23,7 +23,7 @@ Chosen = tuple[Tensor, Tensor]
 def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> Chosen:
     """Returns the two parts with the largest logits of each partition, in ascending order, and their softmax.
 
-    Part a of partition f has number f · size + a. A partition with a single part lists it twice, with memberships of ½.
+    Part a of partition f has index f · size + a. A partition with a single part lists it twice, with memberships of ½.
     """
     by_partition = logits.movedim(4, 2)  # batch heads n partitions size
     part = by_partition.detach().topk(min(2, by_partition.shape[-1]), -1).indices.sort(-1).values

@@ -47,7 +47,7 @@ class Column:
 
 
 def paper_columns() -> tuple[Column, ...]:
-    """The five tasks at their lengths, with the densities of the paper's models."""
+    """Returns a column for each of the five tasks, with its sequence length and the density of the paper's model."""
     titles = {name: f"{TASK_TITLES[name].split(':')[0]} {PAPER[name].length}" for name in DENSITIES}
     return tuple(Column(titles[name], PAPER[name].length, density, name) for name, density in DENSITIES.items())
 

@@ -101,7 +101,7 @@ def _target(path: Path) -> Path:
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file so that a reader sees either the old content or the new one.
 
-    Links are followed. An existing file keeps its permissions, and a new one has those that the umask leaves.
+    Links are followed. An existing file keeps its permissions; a new file gets the default permissions under the umask.
     """
     with tell_os_errors(f"write {path}"):
         target = _target(path)

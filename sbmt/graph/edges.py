@@ -67,7 +67,7 @@ class EdgeList(TokenPairs):
             got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
             raise SbmtError("row_ptr to end with the number of keys", got, "check how the rows were counted")
         if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
-            raise SbmtError("one integer per edge as multiplicity", describe(many), "give one per key")
+            raise SbmtError("one integer per edge as multiplicity", describe(many), "give it the shape of keys")
         for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
             object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, keys.device))
         if self.check:
@@ -226,7 +226,7 @@ class EdgeList(TokenPairs):
         return create_block_mask(unchecked, *self.shape, device=str(mask.device), BLOCK_SIZE=block_size)
 
     def with_self_loops(self) -> "EdgeList":
-        """Adds the edge (i, i) for every real token, which is a window of 0."""
+        """Adds the edge (i, i) for every real token; equivalent to a window of 0."""
         return self.with_window(0)
 
     def with_window(self, window: int) -> "EdgeList":

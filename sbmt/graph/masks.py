@@ -25,7 +25,7 @@ def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise SbmtError(f"{name} to be a bool tensor, True = real token", describe(mask), "compare with the padding id")
+        raise SbmtError(f"{name} to be a bool tensor, True = real token", describe(mask), "use ids != padding_id")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
         raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
     if device is not None and mask.device != device:

@@ -57,7 +57,7 @@ def by_number(number: Count, cost: Count) -> Tensor:
 def call(name: str, costs: Tensor, *arguments: Any) -> None:
     """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no data.
 
-    The arguments after the ranges are tuples for structs and contiguous tensors for results.
+    ``arguments`` are those after the ranges: a tuple for each struct, and a contiguous tensor for each result.
     """
     if not any(is_fake(x) for x in _tensors(arguments)):
         _run(name, ranges_of(costs), *arguments)
@@ -134,7 +134,7 @@ def draw_by(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], seed: int, first_example: int,
     reach: int, offset: Count, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Calls a loop that draws edges; returns ``row_ptr`` and ``keys``. If data is kept, each graph has one thread.
+    """Calls a loop that draws edges; returns ``row_ptr`` and ``keys``. With ``kept``, a single thread draws each graph.
 
     Raises:
         MemoryError: If there is not enough memory.

@@ -213,5 +213,5 @@ def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
             raise SbmtError(f"{name} to contain only 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
         padding = padding != 0
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        raise SbmtError(f"{name} to be a bool tensor, True = ignore", describe(padding), "compare with the padding id")
+        raise SbmtError(f"{name} to be a bool tensor, True = ignore", describe(padding), "use ids == padding_id")
     return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)

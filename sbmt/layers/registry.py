@@ -55,7 +55,7 @@ REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 def option(default: Any, help_: str, names: Collection[str] | None = None) -> Any:
-    """Declares a command-line option, with a text for ``--help`` and, if its value is a name, the allowed names."""
+    """Declares a command-line option, with its ``--help`` text and, if its value is a name, the allowed names."""
     return field(default=default, metadata={"help": help_, "names": names})
 
 

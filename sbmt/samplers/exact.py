@@ -23,7 +23,7 @@ def sample_exact(
     r"""Draws every pair of real tokens independently, with its edge probability.
 
     A window is added as by :meth:`EdgeList.with_window`. Edges are drawn by compiled loops on a CPU, by kernels on a
-    GPU, and otherwise by :func:`sample_with_torch`: the distribution is the same, but a seed gives different edges.
+    GPU, and otherwise by :func:`sample_with_torch`. All have the same distribution, but a seed gives different edges.
 
     Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k) for dense masks.
     """

@@ -215,7 +215,7 @@ def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, "
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
-    """Sums over queries what :func:`measure_masks` reports, in at least float32, since float16 ends at 65,504."""
+    """Returns the sums over queries for :func:`measure_masks`, at least in float32, since float16 ends at 65,504."""
     query, key, value, *masks = heads
     one_hot = torch.eye(key.shape[2], dtype=value.dtype, device=value.device).expand(*key.shape[:2], -1, -1)
     with torch.no_grad(), kept(attention.modules(), "training"):

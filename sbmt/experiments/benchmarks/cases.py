@@ -46,7 +46,7 @@ def fitted_setting(n: int, n_keys: int, n_heads: int = 4, d_head: int = 32) -> S
 class Case:
     """A layer, a batch of one example ``(1, heads, n, d_head)``, and a random gradient of the output.
 
-    Made-up layers have no exploration; a fitted layer keeps its own.
+    Constructed layers have no exploration; a fitted layer keeps the exploration that it was trained with.
     """
 
     setting: Setting
@@ -99,7 +99,7 @@ def structured(setting: Setting) -> Inputs:
 
     Cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group, and a token is
     4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias. A block matrix
-    sums to 1, so the density is at most 1/g²; g is the largest with which memberships of .95 meet it.
+    sums to 1, so the density is at most 1/g². The largest g is used for which memberships of .95 meet the density.
     """
     layer = SBMAttention(setting.d_head, setting.n_heads, setting.n_clusters, exploration=0.0)
     n_groups = max(1, min(int(sqrt(0.9 / setting.density)), setting.d_head, setting.n_clusters))

@@ -30,7 +30,7 @@ def machine_manifest(device: torch.device | None = None) -> dict[str, Any]:
 
 
 def peak_of(call: Callable[[], object]) -> float:
-    """Returns by how many MiB a call raises the peak memory of this process; Linux only."""
+    """Returns the increase in MiB of this process's peak memory during a call. Works only on Linux."""
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current use
     before = _peak()
     call()

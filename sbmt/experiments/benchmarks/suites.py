@@ -177,9 +177,9 @@ def run_suites(
 ) -> dict[str, Any]:
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
-    ``is_quick`` takes a minute: fewer cases, fewer rounds. ``threads`` are those of torch and of the compiled kernels,
-    and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each case; if the file exists,
-    the cases in it are not measured again, which ``say`` is told.
+    ``is_quick`` measures fewer cases in fewer rounds, in about a minute. ``threads`` are those of torch and of the
+    compiled kernels, and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each case. If
+    the file exists, the cases in it are not measured again, and ``say`` is called with their number.
 
     Raises:
         SbmtError: If the file at ``path`` has other settings or was measured on another machine.

@@ -26,7 +26,7 @@ def bench(
 ) -> None:
     """Compare speed and memory with full attention and, on a GPU, also with FlexAttention.
 
-    Each round divides the time by the reference's; the ratio shown is the median over rounds. 0.5 is twice as fast.
+    In each round, the time is divided by the reference's. The table shows the median ratio; 0.5 means twice as fast.
     """
     from sbmt.experiments.benchmarks import run_suites, tables_of
 

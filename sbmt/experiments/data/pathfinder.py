@@ -191,7 +191,7 @@ class _Attempts:
         self.claim(images, paddle, middles, self.paddle_cells[directions], rival)
 
     def claim(self, images: Ints, paddle: int, places: Ints, offsets: Ints, rival: int) -> None:
-        """Reserves the open cells at ``offsets`` from a place for a paddle, and closes the cells of its ``rival``."""
+        """Reserves for a paddle the open cells at ``offsets`` from a place, and closes any that its ``rival`` holds."""
         at = images[:, None], self.cells(places)[:, None] + offsets
         before = self.owners[at]
         self.owners[at] = np.where(before == _FREE, paddle, np.where(before == rival, _CLOSED, before))

@@ -29,7 +29,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
     for number, line in enumerate(read_lines(path), start=1):
         where, columns = f"{path}, line {number}", line.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
         if len(columns) != 5 or not line.endswith(b"\n"):
-            expected = f"label, id, id, text, text, separated by tabs, and a line feed in {where}"
+            expected = f"five columns separated by tabs (label, id, id, text, text) and a line feed in {where}"
             raise SbmtError(expected, f"{len(columns)} columns: {line[-20:]!r}", "use the files that include the texts")
         if columns[0] not in LABELS:
             do = "correct that line, or get the file again"

@@ -58,7 +58,7 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         if None in self.special_ids or self.vocab_size > MOST_TOKENS or getattr(self._library.model, "dropout", None):
-            got = f"the ids {self.special_ids} and {self.vocab_size} in all"
+            got = f"the ids {self.special_ids} and a vocabulary of {self.vocab_size}"
             expected = f"a tokeniser without dropout, with ids for {', '.join(SPECIALS)}, all below {MOST_TOKENS}"
             raise SbmtError(expected, got, _DO)
         if (decoded := self.decode(self.encode(_PROBE))) != _PROBE:

@@ -1,4 +1,4 @@
-"""Figure of the accuracy of causal attention and its time per generated token."""
+"""Figure of the accuracy and the time per generated token of causal attention."""
 
 from pathlib import Path
 from typing import Any

@@ -21,7 +21,7 @@ _CLUSTERS = 6
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Tokens, which serve as queries and keys, and clusters in the plane."""
+    """Tokens and clusters in the plane. Each token serves as both a query and a key."""
 
     name: str
     nodes: Float[Tensor, "n 2"]
@@ -44,7 +44,7 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
-    """Places tokens and clusters for a case of the paper's Figure 3, by equations 5 to 7 without the MLP."""
+    """Places tokens and clusters as in a case of the paper's Figure 3; applies equations 5 to 7 without the MLP."""
     check_sizes(n_tokens=n_tokens)
     generator = torch.Generator().manual_seed(seed)
     nodes, clusters = (

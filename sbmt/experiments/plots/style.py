@@ -40,7 +40,7 @@ ROLES = {
 """Colours by role. Edges are either sampled or made certain by a window or a self-loop."""
 
 MASK_COLOURS = LinearSegmentedColormap.from_list("sbmt_mask", ["#FFFFFF", SKY, BLUE, "#003E63"])
-"""Runs from white at 0 to dark blue at 1; lightness decreases steadily, so the scale can be printed in grey."""
+"""Colours from white at 0 to dark blue at 1. Lightness decreases steadily, so the scale can be printed in grey."""
 
 SCORE_COLOURS = LinearSegmentedColormap.from_list("sbmt_score", [VERMILLION, "#FFFFFF", BLUE])
 """Colours for signed numbers: negative is vermillion, zero is white and positive is blue."""

@@ -37,7 +37,7 @@ class MaskedAttention(nn.Module):
         self.probability = probability
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> AttentionOutput:
-        """Attends like any attention of the library, but draws from torch's global generator and returns no edges."""
+        """Attends like the library's attention layers, but draws from torch's global generator and returns no edges."""
         heads = Heads(query, key, value, options.get("query_mask"), options.get("key_mask"))
         real = is_pair(heads)
         with torch.no_grad():
@@ -74,7 +74,7 @@ def window_and_ends(n_places: int, heads: Heads) -> Probability:
 
 
 def oracle(density: float, heads: Heads) -> Probability:
-    """Keeps the keys that each query attends to most, the best choice of this many keys per query."""
+    """Keeps the keys that each query attends to most, which is the best choice for a given number of keys."""
     rank = full_attention(heads).argsort(-1, descending=True).argsort(-1)
     n_kept = (density * is_pair(heads).sum(-1, keepdim=True)).round().clamp(min=1)
     return (rank < n_kept).float()
@@ -145,10 +145,10 @@ def compare(
     score: Callable[[nn.Module], Tensor],
     track: Track = lambda items, **_: items,
 ) -> list[dict[str, Any]]:
-    """Returns a row for each kind of mask: its quality on the batches that it is tuned on, and what it costs.
+    """Returns a row for each kind of mask: its quality on the batches that it is tuned on, and its effect on scores.
 
-    ``score`` gives a number for each test item under a network. A row has their mean under that ``name``, and the mean
-    loss compared with full attention, with its standard error over items.
+    ``score`` gives a number for each test item under a network. Under ``name``, a row contains the mean score, and
+    under ``lost`` and ``lost_error`` the mean loss relative to full attention and its standard error over items.
     """
     rows: list[dict[str, Any]] = []
     full = score(model).double()

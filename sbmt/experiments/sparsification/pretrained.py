@@ -67,7 +67,7 @@ def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Te
 def sparsify_encoder(
     folder: Path, text: Path, length: int, n_asked: int | None, steps: int, options: dict[str, Any], track: Track
 ) -> tuple[Callable[[Path], None], dict[str, Any]]:
-    """Fits masks to an encoder, and compares them with other masks of the same density on texts held out of a file.
+    """Fits masks to an encoder, and compares them on held-out texts of a file with other masks of the same density.
 
     Returns a function that saves the result and a figure into a folder, and the comparison.
     """

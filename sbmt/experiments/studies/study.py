@@ -85,7 +85,7 @@ def run_study(
     check_sizes(n_workers=n_workers)
     folder, plan = Path(folder), study.plan()
     if os.path.lexists(folder / "config.json"):  # the folder of one run, whose result would be replaced
-        raise SbmtError("a folder with several runs", f"{folder}, which contains config.json", "choose another")
+        raise SbmtError("a folder for several runs", f"{folder}, the folder of a single run", "choose another folder")
     with only_writer(folder):
         for is_second in (False, True):  # trials that use the density of other trials come second
             jobs = [

@@ -31,7 +31,7 @@ def fit(
     devices: int = 1,
     nodes: int = 1,
 ) -> Run:
-    """Trains a model, keeps the weights that score best on any dev split, and tests them.
+    """Trains a model, keeps the weights that score best on the dev split, if there is one, and tests them.
 
     The run and its checkpoints are written to ``folder``; if this is None, nothing is kept. With ``resume``, training
     continues from the checkpoint in the folder, or starts again if there is none, and the result equals that of an

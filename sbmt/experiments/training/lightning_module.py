@@ -184,7 +184,7 @@ class WholeFiles(TorchCheckpointIO):
         write_bytes(Path(path), content.getvalue())
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:
-        """Reads a checkpoint; raises SbmtError if the file is missing, damaged, or contains anything else."""
+        """Reads a checkpoint; raises SbmtError if the file is missing, damaged, or not a checkpoint of this program."""
         check_regular(Path(path))
         try:
             with zipfile.ZipFile(path) as parts:  # torch does not verify the checksums
@@ -200,7 +200,7 @@ class WholeFiles(TorchCheckpointIO):
 
 
 def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> Trainer:
-    """Returns a trainer on the devices ``where``; raises SbmtError if there are none or they cannot divide a batch."""
+    """Returns a trainer for the devices in ``where``; raises SbmtError if they are absent or cannot share a batch."""
     state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
     if config.is_generated:  # other runs save after every evaluation on dev
         state["every_n_train_steps"] = config.checkpoint_every

@@ -147,7 +147,7 @@ def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, An
 
 
 def metrics_csv(rows: list[dict[str, Any]]) -> bytes:
-    """Writes rows as CSV, with a column for every key and six significant digits."""
+    """Formats rows as CSV, with a column for every key. Floats have six significant digits."""
     table, columns = io.StringIO(), dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(table, list(columns), lineterminator="\n")
     writer.writeheader()

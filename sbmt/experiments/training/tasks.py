@@ -300,7 +300,7 @@ ANEW = {
 def fine_tuning(
     task: str, pretrained: str, start: TrainingConfig, epochs: int | None = None, is_reduced: bool = False, **more: Any
 ) -> GlueConfig:
-    """Returns a pre-training configuration's network with the paper's fine-tuning settings, unless overridden.
+    """Combines the network of a pre-training configuration with the paper's fine-tuning settings, unless overridden.
 
     A twentieth of the steps is warm-up, and dev is evaluated after each epoch, as in the paper. Reduced networks have
     fewer epochs, a higher learning rate, and a subset of the examples if one is prepared.

@@ -91,7 +91,7 @@ def _attend_kernel(
 
 @triton.jit
 def _means_kernel(sums, densities, loss, per_query, n_graphs, IS_FITTED: tl.constexpr, BLOCK: tl.constexpr):
-    """The densities of all graphs, the loss, and one over the number of real queries, from sums over a graph's rows."""
+    """Computes all densities, the loss, and one over the number of real queries, from sums over each graph's rows."""
     nothing = tl.full([], 0.0, sums.dtype.element_ty)
     found, n_queries = nothing, nothing
     for first in range(0, n_graphs, BLOCK):

@@ -48,7 +48,7 @@ class Draw(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The position of a program, and the parts of its row."""
+    """The row that a program processes: its index, the components of that index, and the limits of its window."""
 
     at: Any  # among all rows
     graph: Any

@@ -204,7 +204,7 @@ def backward_by_edges_kernel(
     draw, inputs, sparse, grad_out, grad_degrees, log_sum, deltas, to_rates, to_query, to_members, to_key, to_value,
     s: tl.constexpr, IS_SCORE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a query and its rates; it adds those of keys, values and memberships to the last three."""
+    """Computes the gradients of a query and its rates, and adds to those of memberships, keys and values."""
     if tl.load(sparse.is_sparse + tl.program_id(1)) == 0:
         return
     row = _enter_row(draw, sparse, s)

@@ -114,7 +114,7 @@ def test_a_run_is_not_taken_for_a_study(folder):
     """Whose result would replace that of the run."""
     run = folder / "fitted-seed0"
     before = contents(run)
-    with pytest.raises(SbmtError, match="a folder with several runs"):
+    with pytest.raises(SbmtError, match="a folder for several runs"):
         run_study(DEMO, run)
     assert contents(run) == before
 

@@ -61,7 +61,7 @@ class Count(TorchDispatchMode):
         return out
 
     def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: int) -> None:
-        """The function that Triton calls to launch a kernel; for building, it is kept without its tensors."""
+        """Stands in for Triton's launch of a kernel, and keeps the kernel without its tensors, to be built later."""
         types = tree_map(lambda x: x.dtype if isinstance(x, torch.Tensor) else x, args)
         self.kernels.append((kernel, types, options))
         self.launch(args)
@@ -75,7 +75,7 @@ def run_once(
     preset: str = "fitted",
     **settings: Any,
 ) -> Count:
-    """A forward pass of one layer, or a step of it, whose gradients come from the rest of a model."""
+    """Runs a forward pass of one layer, or a training step with gradients as from the rest of a model."""
     masks = [torch.ones(1, n, dtype=torch.bool) if has_masks else None for _ in range(2)]
     layer: Any = build_attention("sbm", preset=preset, d_head=WIDTH, n_heads=HEADS, **settings)
     layer.to(dtype).train(is_training)
@@ -108,7 +108,7 @@ def count_case(**settings: Any) -> dict[str, int]:
 
 
 def count(n: int, is_training: bool) -> dict[str, float]:
-    """The launches and bytes of a forward pass or a step, and the milliseconds that they take at least."""
+    """Counts the launches and bytes of a forward pass or a step, and the least time that they take in milliseconds."""
     counter, n_edges = run_once(n, is_training), n * HEADS * (EDGES + EXTRA * is_training)
     gathered = n_edges * WIDTH * (4 + is_training * (4 + 16))  # bfloat16; gradients are added to in float32
     times = {f"ms_{name}": (counter.bytes + gathered) / speed * 1e3 for name, speed in MACHINES.items()}
@@ -119,7 +119,7 @@ def count(n: int, is_training: bool) -> dict[str, float]:
 
 
 def typed(given: Any) -> Any:
-    """The types of a kernel's arguments, as Triton names them."""
+    """Returns the types of a kernel's arguments, as Triton names them."""
     if isinstance(given, tuple):
         return type(given)(*map(typed, given))
     if isinstance(given, torch.dtype | torch.Tensor):
@@ -128,7 +128,7 @@ def typed(given: Any) -> Any:
 
 
 def built_for(capability: int, kernel: Any, args: tuple[Any, ...], options: dict[str, int]) -> Any:
-    """A kernel built for a compute capability and for arguments, of whose tensors only the types matter."""
+    """Builds a kernel for a compute capability and for the types of its arguments."""
     constants = {(place,): x for place, x in enumerate(args) if kernel.params[place].is_constexpr}
     types = ("constexpr" if (place,) in constants else typed(x) for place, x in enumerate(args))
     source = triton.compiler.ASTSource(kernel, dict(zip(kernel.arg_names, types, strict=True)), constants)

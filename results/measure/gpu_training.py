@@ -22,7 +22,7 @@ SOLVED, STEPS = 0.99, 10  # the accuracy that is waited for, as a mean over so m
 
 
 def first_reached(accuracies: Sequence[float], seconds: Sequence[float]) -> float | None:
-    """The time of the first step at which the mean accuracy of the last ten steps is .99, or None."""
+    """Returns the time until the mean accuracy of the last ten steps is .99, or None."""
     means = (sum(accuracies[end - STEPS : end]) / STEPS for end in range(STEPS, len(accuracies) + 1))
     return next((at for at, mean in zip(seconds[STEPS - 1 :], means, strict=True) if mean >= SOLVED), None)
 

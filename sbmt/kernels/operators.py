@@ -45,7 +45,7 @@ def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
 
 
 def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
-    """Returns the costs of rows, or of graphs of ``step`` rows: their number of edges plus their number of rows."""
+    """Returns running sums of the costs of rows, or of graphs of ``step`` rows: the numbers of edges and rows."""
     return row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu")
 
 
@@ -210,7 +210,7 @@ def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> tuple[T
 def choose_parts_backward(
     grad: Tensor, clusters: Tensor, tokens: Tensor, part: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of clusters and tokens."""
+    """Returns the gradients of clusters and tokens."""
     batch, heads, n, n_chosen = part.shape
     (to_tokens,) = _zeros(tokens)
     to_clusters = clusters.new_zeros(batch, *clusters.shape)
@@ -221,7 +221,7 @@ def choose_parts_backward(
 
 
 def _choice(clusters: Tensor, tokens: Tensor, n_partitions: Count) -> tuple[Any, ...]:
-    """The struct ``Choice``."""
+    """Returns the struct ``Choice``."""
     return tokens.shape[2], tokens.shape[1], tokens.shape[3], n_partitions, clusters.shape[1] // n_partitions
 
 

@@ -37,7 +37,7 @@ class Setting:
 
 
 def fitted_setting(n: int, n_keys: int, n_heads: int = 4, d_head: int = 32) -> Setting:
-    """A fitted layer with so many keys per query, the token itself among them: the shipped one, or an untrained one."""
+    """Returns a fitted layer, shipped or untrained, with ``n_keys`` keys per query including the token itself."""
     kind = "fitted" if (n_heads, d_head) == (4, 32) else UNTRAINED
     return Setting(n, n_keys / n, kind, 1024, n_heads, d_head)
 
@@ -58,7 +58,7 @@ class Case:
     generator: torch.Generator  # of masks, on the device of the tokens
 
     def block_model(self) -> BlockModel:
-        """The block model that the layer infers from these tokens."""
+        """Returns the block model that the layer infers from these tokens."""
         return self.layer.block_model(self.query, self.key)
 
     @property
@@ -68,7 +68,7 @@ class Case:
 
 
 def build(setting: Setting, seed: int = 0, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Case:
-    """The input for a setting, the same for the same seed, with a layer in float32 and tokens in ``dtype``."""
+    """Builds the input for a setting from a seed, with a layer in float32 and tokens in ``dtype``."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         layer, query, key = KINDS[setting.kind](setting)
@@ -81,7 +81,7 @@ def build(setting: Setting, seed: int = 0, device: str = "cpu", dtype: torch.dty
 
 
 def near_constant(setting: Setting) -> Inputs:
-    """Memberships that differ little, as at the start of training: all pairs are about equally likely.
+    """Builds memberships that differ little, as at the start of training, so that all pairs are about equally likely.
 
     All clusters get the same component along one direction, along which the MLP's last bias moves all tokens.
     """
@@ -95,7 +95,7 @@ def near_constant(setting: Setting) -> Inputs:
 
 
 def structured(setting: Setting) -> Inputs:
-    """Memberships close to one-hot over g groups: a block-diagonal expected mask, with rows and columns shuffled.
+    """Builds nearly one-hot memberships in g groups: a block-diagonal expected mask with shuffled rows and columns.
 
     Cluster c is 3·e_{c mod g}, so that nearly all of the block matrix is between clusters of one group, and a token is
     4·e_a for its group a, plus noise. The MLP is a gain, set to meet the density, and a negative bias. A block matrix
@@ -116,7 +116,7 @@ def structured(setting: Setting) -> Inputs:
 
 
 def fitted(setting: Setting) -> Inputs:
-    """Memberships of a trained network: the shipped fitted one, of 4 heads of 32, applied to an unseen sequence.
+    """Applies the shipped fitted network, with four heads of width 32, to an unseen sequence.
 
     It was trained to find equal values among 256 tokens, each a noisy copy of a random vector, so that sequences of any
     length are alike. All its rates are multiplied by one number, set to meet the density, self-loops included.
@@ -132,7 +132,7 @@ def fitted(setting: Setting) -> Inputs:
 
 
 def untrained(setting: Setting) -> Inputs:
-    """Random tokens in a new fitted layer, for heads that no shipped network has.
+    """Passes random tokens to a new fitted layer, for head sizes that no shipped network has.
 
     Its clusters mean nothing, but a query has as many keys as with :func:`fitted`, scattered over the sequence.
     """
@@ -167,7 +167,7 @@ def _meet(setting: Setting, inputs: Inputs, change: Callable[[float], object], l
 
 
 def bisect(value_at: Callable[[float], float], wanted: float, low: float, high: float, n_steps: int = 20) -> float:
-    """Where a function that rises from ``low`` to ``high`` has the value wanted; it is called there last."""
+    """Returns the point at which an increasing function has the wanted value; the last call is at that point."""
     for _ in range(n_steps):
         middle = (low + high) / 2
         low, high = (middle, high) if value_at(middle) < wanted else (low, middle)

@@ -31,20 +31,20 @@ DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}  # of queries, keys and 
 
 
 def full_attention(case: Case) -> Tensor:
-    """Full attention by torch's flash kernel, which raises if it cannot run."""
+    """Computes full attention with torch's flash kernel, which raises if it cannot run."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return scaled_dot_product_attention(case.query, case.key, case.value)
 
 
 def sbm_attention(case: Case) -> AttentionOutput:
-    """The case's layer, in training mode where gradients are wanted."""
+    """Runs the case's layer, in training mode if gradients are enabled."""
     layer = copy.copy(case.layer)  # shares the parameters
     layer.training = torch.is_grad_enabled()
     return layer(case.query, case.key, case.value, generator=case.generator)
 
 
 def flex_window(case: Case) -> Tensor:
-    """Compiled FlexAttention over a window of as many keys as a query has edges on average."""
+    """Runs compiled FlexAttention over a window with as many keys as a query has edges on average."""
     n, n_keys = case.setting.n, round(case.setting.n * case.setting.density)
     return _flex_window(n, n_keys // 2, case.query.device)(case.query, case.key, case.value)
 
@@ -86,7 +86,7 @@ ON_GPU: dict[str, Sweeps] = SUITES | {
 
 
 def entry(name: str, case: Case, is_training: bool) -> Entry:
-    """The timed call: the output, or with ``is_training`` all gradients of its product with the cotangent."""
+    """Returns the timed call, which computes the output or, with ``is_training``, all gradients for the cotangent."""
     if name in GRAPHS:
         return Entry(lambda graph: graph.replay(), cache(partial(captured, case, GRAPHS[name])), on_gpu=True)
 
@@ -105,7 +105,7 @@ def entry(name: str, case: Case, is_training: bool) -> Entry:
 
 @torch.no_grad()
 def captured(case: Case, name: str) -> torch.cuda.CUDAGraph:
-    """A contestant's forward pass in a CUDA graph, which draws another mask each time."""
+    """Captures a contestant's forward pass in a CUDA graph, which draws a new mask in every replay."""
     case = replace(case, generator=torch.Generator(case.query.device))
     CONTESTANTS[name](case)  # compiles
     graph = torch.cuda.CUDAGraph()
@@ -116,7 +116,7 @@ def captured(case: Case, name: str) -> torch.cuda.CUDAGraph:
 
 
 def compare(case: Case, is_training: bool, names: Iterable[str], pace: Pace) -> dict[str, Summary]:
-    """A summary for each contestant that runs, with the ``peak`` of its memory; ``{"missing": why}`` for the others.
+    """Returns a summary with ``peak`` memory for each contestant that runs, and ``{"missing": why}`` for the others.
 
     Ratios are to full attention; if that does not run, there are only times.
     """
@@ -132,7 +132,7 @@ def compare(case: Case, is_training: bool, names: Iterable[str], pace: Pace) -> 
 
 
 def first_call(name: str, first: Entry, case: Case) -> Summary:
-    """Why a contestant is ``missing``, or its ``peak`` memory in MiB, which is measured only on GPUs and Linux."""
+    """Returns why a contestant is ``missing``, or its ``peak`` memory in MiB, measured only on GPUs and Linux."""
     device = case.query.device
     if (name, device.type) == (REFERENCE, "cpu") and case.setting.n > MOST_TOKENS:
         return {"missing": f"left out above {MOST_TOKENS:,} tokens"}
@@ -152,7 +152,7 @@ def first_call(name: str, first: Entry, case: Case) -> Summary:
 
 
 def plan_cases(sweeps: Sweeps, is_quick: bool, device: str) -> list[Planned]:
-    """The cases in the order of measurement: for each setting a forward pass, then a training step.
+    """Returns the cases in order of measurement: for each setting a forward pass, then a training step.
 
     Quick ones are those with the first four settings of each sweep.
     """
@@ -219,7 +219,7 @@ def run_suites(
 
 
 def resumed(path: Path, result: dict[str, Any], plan: dict[str, list[Planned]]) -> dict[str, Any]:
-    """The content of a results file to which cases will be added; SbmtError if it differs from what is planned."""
+    """Reads a results file to which cases will be added; raises SbmtError if it does not match the plan."""
     before = read_json(path, has_checksum=True)
     now, then = ({**one["manifest"], **one, "suites": list(one["suites"])} for one in (result, before))
     pairs = [({name: x for name, x in now.items() if name not in ("command", "date", "manifest")}, then)]

@@ -10,12 +10,12 @@ LEFT_OUT = "–"  # an empty cell
 
 
 def percent(share: float) -> str:
-    """A density to three digits: ``0.25 %``."""
+    """Formats a density with three digits: ``0.25 %``."""
     return f"{100 * share:.3g} %"
 
 
 def milliseconds(x: float) -> str:
-    """A time to about three digits: ``0.123``, ``12.3``, ``1,234``."""
+    """Formats a time with about three digits: ``0.123``, ``12.3``, ``1,234``."""
     return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}" if x >= 1 else f"{x:.3f}"
 
 
@@ -25,7 +25,7 @@ TITLES |= {name: f"{TITLES[other]} in a CUDA graph" for name, other in GRAPHS.it
 
 
 def tables_of(result: dict[str, Any]) -> list[Table]:
-    """The tables of a results file: per suite, the times and peak memory of a forward pass and a training step."""
+    """Returns tables of the times and peak memory of forward passes and training steps, for each suite."""
     tables = []
     for suite in (name for name in result["suites"] if name in SUITES):  # older files contain others
         for is_training, title in enumerate(("Forward", "Training step, forward + backward")):
@@ -36,7 +36,7 @@ def tables_of(result: dict[str, Any]) -> list[Table]:
 
 
 def _table(title: str, cases: list[dict[str, Any]], shown: tuple[str, ...]) -> Table:
-    """A row per case; properties that all cases share move to the title, and columns without numbers are left out."""
+    """Returns a row per case; shared properties move to the title, and columns without numbers are omitted."""
     cases = sorted(cases, key=lambda case: (case["kind"], case["n_heads"], case["n"], case["density"]))
     columns = {
         "memberships": [case["kind"] for case in cases],

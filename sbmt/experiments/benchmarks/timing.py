@@ -78,7 +78,7 @@ def race(
 
 
 def summarise(seconds: list[float], reference: list[float]) -> Summary:
-    """Median and quartiles (``low``, ``high``), in milliseconds, and those of the ratios; NaN is a round sat out.
+    """Returns median and quartiles (``low``, ``high``) of times in milliseconds and of ratios; NaN is a skipped round.
 
     Example:
         >>> found = summarise([0.002, 0.001, float("nan")], [0.001, 0.001, 0.009])

@@ -101,7 +101,7 @@ def _sum_kernel(table, n_rows, n_columns, ROWS: tl.constexpr, COLUMNS: tl.conste
 
 
 def add_up(tables: Tensor) -> None:
-    """Running sums over the rows of tables ``(tables, rows, columns)``, in place; the first row becomes 0."""
+    """Computes exclusive running sums over the rows of tables ``(tables, rows, columns)``, in place."""
     n_tables, n_rows, n_columns = tables.shape
     _sum_kernel[(triton.cdiv(n_columns, COLUMNS), n_tables)](tables, n_rows, n_columns, ROWS, COLUMNS)
 

@@ -297,7 +297,7 @@ def prepare(
     rates: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, masks: tuple[Tensor | None, Tensor | None, bool],
     seed: Tensor, first_example: int, extra: float, reach: int,
 ) -> tuple[Draw, Sizes]:  # fmt: skip
-    """The inputs of the kernels from a model's rates to parts, its keys' parts and memberships, and its masks."""
+    """Prepares the kernels' inputs from a model's rates to parts, its keys' parts and memberships, and its masks."""
     heads, n_queries = rates.shape[1:3]
     n_keys, n_groups, size = part.shape[2], part.shape[3] // 4, blocks.shape[2]
     query_mask, key_mask, causal = masks
@@ -312,7 +312,7 @@ def prepare(
 
 
 def list_edges(draw: Draw, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of the edges that are attended; the host waits for their number."""
+    """Returns ``row_ptr`` and ``keys`` of the edges that are attended; the host waits for their number."""
     n_rows = draw.rates.shape[0] * draw.rates.shape[1] * draw.n_queries
     degrees = draw.part.new_empty(n_rows, dtype=torch.int32)
     _list_kernel[(n_rows,)](draw, degrees, degrees, degrees, sizes, False, TILE, num_warps=1)

@@ -90,7 +90,7 @@ def _enter_row(draw, sparse, s: tl.constexpr):
 
 @triton.jit
 def _candidates(draw, sparse, row, t, s: tl.constexpr):
-    """The keys of candidates t, and which of them exist; some are padding."""
+    """Returns the keys of candidates t, and which of them exist; some are padding."""
     w0, w1, w2, _ = random_words(draw, row.example, row.head, row.query, CANDIDATE, t)
     cluster = tl.sum((row.ends[None, :] <= (uniform(w0) * tl.max(row.ends, 0))[:, None]).to(tl.int32), 1)
     of_cluster = sparse.until + row.graph * draw.n_keys * s.k + tl.minimum(cluster, s.k - 1)
@@ -104,7 +104,7 @@ def _candidates(draw, sparse, row, t, s: tl.constexpr):
 
 @triton.jit
 def _tokens(x, row, keys, is_read, N: tl.constexpr, WIDTH: tl.constexpr):
-    """Numbers of a tile's keys, and zeros elsewhere: ``[tile, WIDTH]``."""
+    """Loads the numbers of a tile's keys, with zeros elsewhere: ``[tile, WIDTH]``."""
     c = tl.arange(0, WIDTH)[None, :]
     at = rows_of(x, row.example, row.head, keys)[:, None] + c
     return tl.load(at, is_read[:, None] & (c < N), 0.0)
@@ -118,7 +118,7 @@ def _add(to, at, is_edge, x, N: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def _visit(draw, sparse, row, q, s: tl.constexpr):
-    """The keys of tile q, and which of them are edges."""
+    """Returns the keys of tile q, and which of them are edges."""
     lane, is_near_tile, is_cell = tl.arange(0, s.tile), q < row.n_near, q < row.first_point
     if is_near_tile:
         keys = row.low + q * s.tile + lane
@@ -235,7 +235,7 @@ def backward_by_edges_kernel(
 
 
 def prepare_edges(rates: Tensor, members: Tensor, extra: float, is_poisson: bool) -> Sparse:
-    """The inputs of the kernels from the rates of queries to clusters and the memberships of keys; O(n k)."""
+    """Prepares the kernels' inputs from the queries' rates to clusters and the keys' memberships, in O(n k)."""
     until, n_keys = members.cumsum(2, dtype=torch.float64), members.shape[2]
     boost = rates.new_ones(rates.shape[:3])
     if not is_poisson:

@@ -278,7 +278,7 @@ def _grid(shape: tuple[int, ...]) -> tuple[int, int]:
 def infer(
     layer: Any, query: Tensor, key: Tensor, masks: tuple[Any, Any], start: float, largest: float
 ) -> tuple[Tensor, ...]:
-    """The results of :class:`Memberships` for a layer's tokens."""
+    """Returns the results of :class:`Memberships` for a layer's tokens."""
     shape, (n_heads, n_rows, d) = (*query.shape[:3], key.shape[2]), layer.clusters.shape
     n_partitions, has_masks = 2 * layer.n_groups, [mask is not None for mask in masks]
     sides = Sides(shape[2], shape[3], n_heads, *(strided_mask(mask, layer.log_start) for mask in masks))

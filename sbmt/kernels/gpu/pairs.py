@@ -209,7 +209,7 @@ def prepare_pairs(
     rates: Tensor, model: Any, tokens: tuple[Tensor, ...], sink: Tensor | None, is_poisson: bool, seed: Tensor,
     first_example: int, extra: float, reach: int,
 ) -> tuple[Draw, Inputs, Sparse, Sizes]:  # fmt: skip
-    """The inputs of the kernels from a model with dense memberships, its queries' rates, queries, keys and values.
+    """Prepares the kernels' inputs from a model with dense memberships, its queries' rates, queries, keys and values.
 
     Causal graphs are never drawn by edges, so that later tokens do not change how earlier ones are drawn.
     """
@@ -230,7 +230,7 @@ def prepare_pairs(
 
 
 def list_pairs(model: Any, *rest: Any) -> tuple[Tensor, Tensor]:
-    """``row_ptr`` and ``keys`` of a model's edges; the rest are the last arguments of :func:`prepare_pairs`."""
+    """Returns ``row_ptr`` and ``keys`` of a model's edges; the rest are the last arguments of :func:`prepare_pairs`."""
     tokens = (model.key_membership,) * 3  # placeholders that are not read
     draw, inputs, sparse, sizes = prepare_pairs(model.query_rates, model, tokens, None, *rest)
     tiles, rows = _grids(draw.rates.start)
@@ -248,7 +248,7 @@ def list_pairs(model: Any, *rest: Any) -> tuple[Tensor, Tensor]:
 
 
 def _grids(tokens: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
-    """A program for each tile of tokens, and one for each token."""
+    """Returns one grid with a program per tile of tokens, and one with a program per token."""
     n_graphs = tokens.shape[0] * tokens.shape[1]
     return (triton.cdiv(tokens.shape[2], TILE), n_graphs), (tokens.shape[2], n_graphs)
 
@@ -297,7 +297,7 @@ class PairAttention(torch.autograd.Function):
 
 
 def attend_pairs(tokens: tuple[Tensor, ...], model: Any, settings: Any, *rest: Any) -> tuple[Tensor, Tensor]:
-    """Values and densities from queries, keys and values; the rest are as above."""
+    """Returns values and densities for queries, keys and values; the other arguments are as above."""
     rates = model.query_rates
     drawn = prepare_pairs(rates, model, tokens, settings.sink, settings.sampler == "fastrg", *rest)
     given = *tokens, settings.sink, rates, model.key_membership, *drawn
@@ -306,6 +306,6 @@ def attend_pairs(tokens: tuple[Tensor, ...], model: Any, settings: Any, *rest: A
 
 
 def can_attend(tokens: tuple[Tensor, ...], model: Any) -> bool:
-    """Whether a program's registers hold the gradients of a tile, and products have factors of one type."""
+    """Checks whether a program's registers hold a tile's gradients, and whether factors have one type."""
     widths, types = (*(x.shape[3] for x in tokens), model.n_clusters), {x.dtype for x in tokens}
     return max(widths) <= WIDEST and len(types) == 1 and torch.float64 not in types

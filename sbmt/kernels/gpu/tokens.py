@@ -17,7 +17,7 @@ class Strided(NamedTuple):
 
 
 def strided(x: Tensor) -> Strided:
-    """The tensor as kernels read it; it is copied only if its last dimension is not contiguous."""
+    """Returns the tensor as kernels read it; a copy is made only if its last dimension is not contiguous."""
     x = x if x.stride(3) == 1 else x.contiguous()
     return Strided(x, *x.stride()[:3])
 
@@ -51,7 +51,7 @@ class Mask(NamedTuple):
 
 
 def strided_mask(mask: Tensor | None, other: Tensor) -> Mask:
-    """The mask as kernels read it, or another tensor in its place."""
+    """Returns the mask as kernels read it, or a placeholder if there is none."""
     return Mask(other, 0, 0) if mask is None else Mask(mask, *mask.stride())
 
 

@@ -26,10 +26,11 @@ def print_table(table: Table, path: Path | None = None) -> None:
     console = Console(markup=False, width=1000, color_system=None)
     console.print(table)
     if path is not None:
-        table.box = MARKDOWN
+        text = table.title, table.caption
+        table.title, table.caption, table.box = None, None, MARKDOWN
         with console.capture() as written:
             console.print(table)
-        write_bytes(path, written.get().encode())
+        write_bytes(path, f"\n\n{written.get().strip()}\n\n".join(map(str, text)).encode())
 
 
 def print_scores(test: Any, about: dict[str, Any]) -> None:

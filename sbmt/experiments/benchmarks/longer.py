@@ -19,10 +19,11 @@ def longer_table(models: Mapping[str, TokenTagger], n: int, trained_on: int) -> 
 
     The rates of fitted masks are multiplied by a factor, so that queries keep the number of edges of training.
     """
-    tokens = torch.randint(64, (1, n))
+    reference, first = next(iter(models.items()))
+    tokens = torch.randint(first.encoder.vocab_size or 1, (1, n))
     longer = {title: _stretched(model, tokens, trained_on) for title, model in models.items()}
     entries = {title: Entry(model, prepare=lambda: tokens) for title, model in longer.items()}
-    times = race(entries, Pace(6.0), reference=next(iter(models)))
+    times = race(entries, Pace(6.0), reference=reference)
     table = Table(
         "attention", "keys per query", "ms", "× full", title=f"The same networks on {n:,} tokens: a forward pass"
     )

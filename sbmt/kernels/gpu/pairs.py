@@ -172,8 +172,7 @@ def _backward_kernel(
     if OF_KEYS:
         keys, key, value = _enter(draw, inputs, n_keys, tl.program_id(0), s, True)
     else:
-        n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
-    queries, query = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
+        queries, query = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     real = log_sum.dtype.element_ty
     of_rates, of_score = tl.full([s.tile, s.padded], 0.0, real), tl.full([s.tile, s.width], 0.0, real)
     of_value, per_edge = tl.full([s.tile, s.width_value], 0.0, real), tl.load(grad_degrees + tl.program_id(1))

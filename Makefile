@@ -101,7 +101,8 @@ long-range: $(STAMP)
 	done
 	$(BIN)/sbmt data prepare retrieval
 	for task in $(LONG_RANGE); do \
-	    $(BIN)/sbmt study $$task --workers 2 --json results/$$task.json $(call figure,$$task) || exit 1; \
+	    $(BIN)/sbmt study $$task --workers 2 $(call figure,$$task) || exit 1; \
+	    cp runs/$$task/result.json results/$$task.json; \
 	done
 	$(BIN)/python results/measure/paired.py
 	$(BIN)/python results/write_tables.py
@@ -113,9 +114,11 @@ language: $(STAMP)
 	for task in $(GLUE); do \
 	    $(BIN)/sbmt data prepare $$task || exit 1; \
 	done
-	$(BIN)/sbmt glue --reduced --workers 2 --json results/glue.json --figure results/glue.png
+	$(BIN)/sbmt glue --reduced --workers 2 --figure results/glue.png
+	cp runs/glue/result.json results/glue.json
 	ln -sfn ../../results/glue.png docs/assets/glue.png
-	$(BIN)/sbmt study mlm-edges --workers 2 --json results/mlm-edges.json
+	$(BIN)/sbmt study mlm-edges --workers 2
+	cp runs/mlm-edges/result.json results/mlm-edges.json
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/measure/pretrained.py
 	$(BIN)/python results/measure/sparse_inputs.py
@@ -133,7 +136,8 @@ results: $(STAMP)
 	cp runs/demo3/result.json results/demo.json
 	cp runs/demo3/demo.png results/demo.png
 	for study in $(STUDIES); do \
-	    $(BIN)/sbmt study $$study --workers 2 --json results/$$study.json $(call figure,$$study) || exit 1; \
+	    $(BIN)/sbmt study $$study --workers 2 $(call figure,$$study) || exit 1; \
+	    cp runs/$$study/result.json results/$$study.json; \
 	done
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/ste_bias.py

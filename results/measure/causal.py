@@ -15,7 +15,7 @@ from results.measure.common import RESULTS, RUNS, difference, kept, run, write
 from sbmt import CausalLM, Encoder
 from sbmt.attention.cache import Cache
 from sbmt.experiments.benchmarks.machine import machine_manifest
-from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.benchmarks.timing import Entry, race
 from sbmt.experiments.plots.causal import draw_causal
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.studies.study import Study, run_study
@@ -24,7 +24,6 @@ from sbmt.experiments.training.run import Run
 
 LONGER = {256: 200, 1024: 400}  # training steps at each length, starting from the weights for shorter sequences
 LENGTHS = 256, 1024, 4096, 16_384, 65_536
-PACE = Pace(seconds=8.0, least=5, most=201)
 
 
 def bits_of(trained: Run) -> list[float]:
@@ -80,7 +79,7 @@ def step(n: int, **attention: Any) -> Entry:
 def decoding(n: int) -> dict[str, Any]:
     """Times the reading of one token after ``n`` others, with full attention and with fitted masks."""
     entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
-    return race(entries, PACE, reference="full", headline=("fitted",))
+    return race(entries, reference="full", seconds=8.0, most=201)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from rich.progress import track
 
 from results.measure.common import RESULTS, RUNS, run, write
 from sbmt.experiments.benchmarks.machine import machine_manifest
-from sbmt.experiments.benchmarks.timing import Entry, Pace, race
+from sbmt.experiments.benchmarks.timing import Entry, race
 from sbmt.experiments.plots.style import saved_figure
 from sbmt.experiments.studies.named import STUDIES
 from sbmt.experiments.training.evaluate import evaluate, inputs
@@ -21,7 +21,6 @@ from sbmt.experiments.training.run import Run, load_run
 
 LENGTHS = 64, 512, 2048, 8192, 16_384
 QUERIES = 1024  # number of queries at each length up to 2,048 tokens, with a quarter of it beyond
-PACE = Pace(seconds=20.0, least=3, most=21)
 
 
 def at_length(trained: Run, length: int) -> Run:
@@ -74,7 +73,7 @@ def main() -> None:
     times = {}
     for n in LENGTHS:
         entries = {trial: answering(first[trial], n) for trial in ("full", "fitted")}
-        times[str(n)] = race(entries, PACE, reference="full", headline=("fitted",))
+        times[str(n)] = race(entries, reference="full", seconds=20.0, least=3, most=21)
     write("recall_lengths", {"evaluated": runs, "times": times}, machine_manifest())
     draw(runs, times)
 

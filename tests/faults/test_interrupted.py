@@ -28,11 +28,11 @@ FAILURES = {
 
 WRITING = {
     **{f"{command} --output new": 3 if name == "repeated" else 5 for name, command in TRAINING.items()},
-    "study tiny --output new --json new.json --figure new.png": 7,
+    "study tiny --output new --figure new.png": 6,
     "data prepare corpus --vocab-size 280 --reduced": 0,
     "predict sst2 answers.tsv --output new.tsv": 0,
     "inspect listops --examples 4 --output new.png": 0,
-    "bench --quick --suite attention --threads 1 --json new.json": 0,
+    "bench --quick --suite attention --json new.json": 0,
 }
 """Commands that write files, and the write that fails first, counted from 0."""
 

@@ -162,14 +162,8 @@ def _meet(setting: Setting, inputs: Inputs, change: Callable[[float], object], l
     least, most = density_at(low), density_at(high)
     if not least <= setting.density <= most:
         raise SbmtError(f"a density from {least:.3g} to {most:.3g}", setting.density, "choose a density in this range")
-    bisect(density_at, setting.density, low, high)
-    return inputs
-
-
-def bisect(value_at: Callable[[float], float], wanted: float, low: float, high: float, n_steps: int = 20) -> float:
-    """Returns the point at which an increasing function has the wanted value; the last call is at that point."""
-    for _ in range(n_steps):
+    for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if value_at(middle) < wanted else (low, middle)
-    value_at(high)
-    return high
+        low, high = (middle, high) if density_at(middle) < setting.density else (low, middle)
+    change(high)
+    return inputs

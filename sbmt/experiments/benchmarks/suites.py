@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
@@ -19,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.machine import machine_manifest, peak_of
-from sbmt.experiments.benchmarks.timing import Entry, Pace, Summary, race
+from sbmt.experiments.benchmarks.timing import Entry, Summary, race
 from sbmt.experiments.files import read_json, write_json
 from sbmt.types import AttentionOutput
 
@@ -78,10 +77,9 @@ SUITES: dict[str, Sweeps] = {
     },
 }
 """The settings of each sweep of a suite."""
-HEADS = (4, 32), (8, 64)  # the shipped network's, and others, whose layer is untrained
 POINTS = [(n, keys) for keys in (16, 32) for n in (4096, 16384, 65536)]
 ON_GPU: dict[str, Sweeps] = SUITES | {
-    "fitted": {f"{heads}x{d}": [fitted_setting(n, keys, heads, d) for n, keys in POINTS] for heads, d in HEADS}
+    "fitted": {f"{h}x{d}": [fitted_setting(n, keys, h, d) for n, keys in POINTS] for h, d in ((4, 32), (8, 64))}
 }
 
 
@@ -115,24 +113,24 @@ def captured(case: Case, name: str) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def compare(case: Case, is_training: bool, names: Iterable[str], pace: Pace) -> dict[str, Summary]:
+def compare(case: Case, is_training: bool, names: Iterable[str], **limits: Any) -> dict[str, Summary]:
     """Returns a summary with ``peak`` memory for each contestant that runs, and ``{"missing": why}`` for the others.
 
-    Ratios are to full attention; if that does not run, there are only times.
+    Ratios are to full attention; if that does not run, there are only times. ``limits`` are those of :func:`race`.
     """
     entries = {name: entry(name, case, is_training) for name in names if not (is_training and name in GRAPHS)}
     found = {name: first_call(name, one, case) for name, one in entries.items()}
     running = {name: one for name, one in entries.items() if "missing" not in found[name]}
     if running:
         reference = REFERENCE if REFERENCE in running else next(iter(running))
-        times = race(running, pace, reference=reference, headline=tuple({OURS} & running.keys()))
+        times = race(running, reference=reference, **limits)
         for name, one in times.items():
             found[name] |= {key: x for key, x in one.items() if reference == REFERENCE or "ratio" not in key}
     return found
 
 
 def first_call(name: str, first: Entry, case: Case) -> Summary:
-    """Returns why a contestant is ``missing``, or its ``peak`` memory in MiB, measured only on GPUs and Linux."""
+    """Returns why a contestant is ``missing``, or the ``peak`` of its tensors in MiB."""
     device = case.query.device
     if (name, device.type) == (REFERENCE, "cpu") and case.setting.n > MOST_TOKENS:
         return {"missing": f"left out above {MOST_TOKENS:,} tokens"}
@@ -145,7 +143,7 @@ def first_call(name: str, first: Entry, case: Case) -> Summary:
             before = torch.cuda.memory_allocated(device)
             first.seconds()
             return {"peak": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
-        return {"peak": round(peak_of(first.seconds), 1)} if sys.platform == "linux" else {}
+        return {"peak": round(peak_of(first.seconds), 1)}
     except Exception as error:  # whatever a contestant raises is its result, and the others continue
         message = (str(error).strip() or "no message").splitlines()[0][:160]
         return {"missing": f"does not run here: {type(error).__name__}: {message}"}
@@ -169,52 +167,40 @@ def run_suites(
     names: Sequence[str] = (),
     *,
     is_quick: bool = False,
-    threads: int | None = None,
     device: str = "cpu",
     path: Path | None = None,
     track: Track = lambda items, description: items,
-    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Runs suites, all if none are named, and returns a results file: ``manifest``, and ``suites`` by name.
 
-    ``is_quick`` measures fewer cases in fewer rounds, in about a minute. ``threads`` are those of torch and of the
-    compiled kernels, and ``device`` is ``"cpu"`` or ``"cuda"``. The result is written to ``path`` after each case. If
-    the file exists, the cases in it are not measured again, and ``say`` is called with their number.
+    ``is_quick`` measures fewer cases in fewer rounds, in about a minute. ``device`` is ``"cpu"`` or ``"cuda"``. The
+    result is written to ``path`` after each case. If the file exists, the cases in it are not measured again.
 
     Raises:
         SbmtError: If the file at ``path`` has other settings or was measured on another machine.
     """
-    before = torch.get_num_threads()
-    threads = before if threads is None else threads
-    if not 1 <= threads <= 1024:
-        raise SbmtError("1 to 1024 threads", threads, "use at most one per core")
     suites = choose("device", device, {"cpu": SUITES, "cuda": ON_GPU})
     if device == "cuda" and not torch.cuda.is_available():
         raise SbmtError("a GPU that torch can use for the device cuda", "none", "use cpu, or a build of torch for CUDA")
     plan = {name: plan_cases(choose("suite", name, suites), is_quick, device) for name in names or suites}
-    torch.set_num_threads(threads)
-    try:
-        result: dict[str, Any] = {"manifest": machine_manifest(torch.device(device))}
-        result |= {"is_quick": is_quick, "device": device, "suites": {name: {"found": {"cases": []}} for name in plan}}
-        if path is not None and path.exists():
-            result = resumed(path, result, plan)
-            n_found = sum(len(suite["found"]["cases"]) for suite in result["suites"].values())
-            say(f"{n_found} of {sum(map(len, plan.values()))} cases are in {path} already.")
-        for name, planned in plan.items():
-            cases = result["suites"][name]["found"]["cases"]
-            contestants = CONTESTANTS | GRAPHS if (name, device) == ("fitted", "cuda") else (REFERENCE, OURS)
-            remaining = track(planned[len(cases) :], description=name)
-            for setting, pair in groupby(remaining, key=lambda one: one[0]):
-                case = build(setting, device=device, dtype=DTYPES[device])
-                for _, about in pair:
-                    found = compare(case, about["is_training"], contestants, Pace(0.5, 3) if is_quick else Pace(2.0, 5))
-                    cases.append(about | {"results": found})
-                    if path is not None:
-                        write_json(path, result, has_checksum=True)
-                    gc.collect(1)  # what is left is young; a full collection takes longer than many a race
-                    torch.cuda.empty_cache()
-    finally:
-        torch.set_num_threads(before)
+    result: dict[str, Any] = {"manifest": machine_manifest(torch.device(device))}
+    result |= {"is_quick": is_quick, "device": device, "suites": {name: {"found": {"cases": []}} for name in plan}}
+    if path is not None and path.exists():
+        result = resumed(path, result, plan)
+    seconds, least = (0.5, 3) if is_quick else (2.0, 5)  # of each race
+    for name, planned in plan.items():
+        cases = result["suites"][name]["found"]["cases"]
+        contestants = CONTESTANTS | GRAPHS if (name, device) == ("fitted", "cuda") else (REFERENCE, OURS)
+        remaining = track(planned[len(cases) :], description=name)
+        for setting, pair in groupby(remaining, key=lambda one: one[0]):
+            case = build(setting, device=device, dtype=DTYPES[device])
+            for _, about in pair:
+                found = compare(case, about["is_training"], contestants, seconds=seconds, least=least)
+                cases.append(about | {"results": found})
+                if path is not None:
+                    write_json(path, result, has_checksum=True)
+                gc.collect(1)  # what is left is young; a full collection takes longer than many a race
+                torch.cuda.empty_cache()
     return result
 
 

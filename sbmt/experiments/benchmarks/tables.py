@@ -19,7 +19,7 @@ def milliseconds(x: float) -> str:
     return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}" if x >= 1 else f"{x:.3f}"
 
 
-WRITTEN = {"median": ("ms", milliseconds), "ratio": ("/ SDPA", "{:.2f}".format), "peak": ("MiB", "{:,.0f}".format)}
+WRITTEN = {"median": ("ms", milliseconds), "ratio": ("/ SDPA", "{:.2f}".format), "peak": ("MiB", "{:,.1f}".format)}
 TITLES = {REFERENCE: "SDPA", OURS: "SBM"}
 TITLES |= {name: f"{TITLES[other]} in a CUDA graph" for name, other in GRAPHS.items()}
 
@@ -30,12 +30,11 @@ def tables_of(result: dict[str, Any]) -> list[Table]:
     for suite in (name for name in result["suites"] if name in SUITES):  # older files contain others
         for is_training, title in enumerate(("Forward", "Training step, forward + backward")):
             cases = [x for x in result["suites"][suite]["found"]["cases"] if x["is_training"] == is_training]
-            tables.append(_table(title, cases, ("median", "ratio")))
-            tables.append(_table(f"{title}: memory", cases, ("peak",)))
+            tables.append(_table(title, cases))
     return tables
 
 
-def _table(title: str, cases: list[dict[str, Any]], shown: tuple[str, ...]) -> Table:
+def _table(title: str, cases: list[dict[str, Any]]) -> Table:
     """Returns a row per case; shared properties move to the title, and columns without numbers are omitted."""
     cases = sorted(cases, key=lambda case: (case["kind"], case["n_heads"], case["n"], case["density"]))
     columns = {
@@ -52,8 +51,7 @@ def _table(title: str, cases: list[dict[str, Any]], shown: tuple[str, ...]) -> T
     for contestant in dict.fromkeys(name for case in cases for name in case["results"]):
         found = [case["results"].get(contestant, {}) for case in cases]
         who = TITLES.get(contestant, contestant)
-        for number in shown:
-            unit, write = WRITTEN[number]
+        for number, (unit, write) in WRITTEN.items():
             column = [write(one[number]) if number in one else LEFT_OUT for one in found]
             columns |= {f"{who} {unit}": column} if set(column) != {LEFT_OUT} else {}
         notes |= dict.fromkeys(f"{who}: {one['missing']}" for one in found if "missing" in one)

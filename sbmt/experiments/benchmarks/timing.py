@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-FEW_ROUNDS = 3  # rounds in which every contestant takes part, however slow it is
 Summary = dict[str, Any]  # of milliseconds and ratios, see summarise()
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Limits on rounds and time of a measurement."""
-
-    seconds: float  # of one race, shared equally among its contestants; slow ones may take longer
-    least: int = 5  # rounds of the reference and the headline contestants
-    most: int = 31  # rounds after which a race ends even if there is time left
 
 
 @dataclass(frozen=True)
@@ -49,45 +39,41 @@ class Entry:
 
 
 def race(
-    entries: Mapping[str, Entry], pace: Pace, *, reference: str, headline: tuple[str, ...] = ()
+    entries: Mapping[str, Entry], *, reference: str, seconds: float, least: int = 5, most: int = 31
 ) -> dict[str, Summary]:
     """Times contestants in turn, after one warm-up call each, and compares each with the reference.
 
-    A round calls each contestant once, every other round in the opposite order. After three rounds a contestant that
-    has used up its share of the time sits out, except for the reference and the headline contestants. A ratio is the
-    median, over the rounds that a contestant took part in, of its time over the reference's time in the same round.
+    A round calls each contestant once, every other round in the opposite order. There are ``least`` to ``most`` rounds,
+    and none begins after ``seconds`` except the first ``least``. A ratio is the median, over rounds, of a contestant's
+    time over the reference's time in the same round.
     """
-    steady, names = {reference, *headline}, list(entries)
-    times: dict[str, list[float]] = {name: [] for name in names}  # NaN where it sat out
-    used = dict.fromkeys(names, 0.0)
+    names, times = list(entries), {name: list[float]() for name in entries}
     for name in names:
         entries[name].seconds()
     gc.collect(0)  # garbage is young, and a full collection would take longer than many races
     gc.disable()
     try:
-        for turn in range(pace.most):
-            if turn >= pace.least and sum(used.values()) >= pace.seconds:
+        for turn in range(most):
+            if turn >= least and sum(map(sum, times.values())) >= seconds:
                 break
             for name in names if turn % 2 == 0 else reversed(names):
-                joins = turn < FEW_ROUNDS or name in steady or used[name] < pace.seconds / len(names)
-                times[name].append(entries[name].seconds() if joins else float("nan"))
-                used[name] += times[name][-1] if joins else 0.0
+                times[name].append(entries[name].seconds())
     finally:
         gc.enable()
     return {name: summarise(times[name], times[reference]) for name in names}
 
 
 def summarise(seconds: list[float], reference: list[float]) -> Summary:
-    """Returns median and quartiles (``low``, ``high``) of times in milliseconds and of ratios; NaN is a skipped round.
+    """Returns median and quartiles (``low``, ``high``) of times in milliseconds and of ratios.
 
     Example:
-        >>> found = summarise([0.002, 0.001, float("nan")], [0.001, 0.001, 0.009])
+        >>> found = summarise([0.002, 0.001], [0.001, 0.001])
         >>> found["median"], found["ratio"], found["rounds"]
         (1.5, 1.5, 2)
     """
     taken, quartiles = np.asarray(seconds), (0.25, 0.5, 0.75)
-    times = np.nanquantile(1e3 * taken, quartiles)
-    ratios = np.nanquantile(taken / np.asarray(reference), quartiles)
+    times = np.quantile(1e3 * taken, quartiles)
+    ratios = np.quantile(taken / np.asarray(reference), quartiles)
     names = ("low", "median", "high", "ratio_low", "ratio", "ratio_high")
     rounded = (float(f"{x:.4g}") for x in (*times, *ratios))  # the rest is noise
-    return {"rounds": int(np.isfinite(taken).sum())} | dict(zip(names, rounded, strict=True))
+    return {"rounds": len(seconds)} | dict(zip(names, rounded, strict=True))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -21,19 +21,18 @@ def bench(
     suite: Annotated[Names, typer.Option(help="suite: attention or fitted; both by default")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="run only a few small cases, in about a minute")] = False,
-    threads: Annotated[int | None, typer.Option(help="number of threads; torch's choice by default")] = None,
     json: Annotated[Path | None, typer.Option(help="output file for the results; resumed if it exists")] = None,
 ) -> None:
     """Compare speed and memory with full attention and, on a GPU, also with FlexAttention.
 
     In each round, the time is divided by the reference's. The table shows the median ratio; 0.5 means twice as fast.
     """
-    from sbmt.experiments.benchmarks import run_suites, tables_of
+    from sbmt.experiments.benchmarks.suites import run_suites
+    from sbmt.experiments.benchmarks.tables import tables_of
 
     check_writable(json)
     with Progress() as progress:
-        options: dict[str, Any] = {"threads": threads, "device": device, "path": json}
-        result = run_suites(suite or (), is_quick=quick, **options, track=progress.track, say=say)
+        result = run_suites(suite or (), is_quick=quick, device=device, path=json, track=progress.track)
     publish(result, tables_of(result))
 
 

@@ -58,9 +58,8 @@ def list_prepared() -> None:
     """List the prepared data and the folders that are searched."""
     say(f"Files are read from {data_folder()}")
     cache = prepared_folder()
-    folders = sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir())  # glob hides errors
     damaged = []
-    for folder in folders:
+    for folder in sorted(path for path in (cache.iterdir() if cache.exists() else ()) if path.is_dir()):
         try:
             with tell_os_errors(f"read {folder}", "check its permissions"):
                 if (folder / INFO).exists():  # missing while a task is being prepared

@@ -62,19 +62,17 @@ def inspect(
     seed: Seed = 0,
 ) -> None:
     """Show the results and the masks of a trained model."""
+    from sbmt.experiments.plots import attended, repeated_tokens
+
     loaded = load_run(SHIPPED if run is None else run)
     config = loaded.config
     if query is not None and (config.is_generated or config.is_image):
         raise SbmtError("a run on texts for --query", f"one on {config.task}", "omit --query")
     print_scores(loaded.test, loaded.about)
     if isinstance(config, RepeatedTokensConfig) and not config.fresh_values:
-        from sbmt.experiments.plots.repeated_tokens import draw_inspection
-
-        draw_inspection(loaded, output, seed)
+        repeated_tokens.draw_inspection(loaded, output, seed)
     else:
-        from sbmt.experiments.plots.attended import draw_long_range_inspection, inspect_examples
-
-        draw_long_range_inspection(inspect_examples(loaded, examples, seed=seed), output, query)
+        attended.draw_long_range_inspection(attended.inspect_examples(loaded, examples, seed=seed), output, query)
     say(f"Figure: {output}")
 
 
@@ -95,6 +93,8 @@ def sparsify(
     for sbmt evaluate and sbmt inspect. With --text, RUN is the folder of a Hugging Face Transformers encoder, and
     embeddings are compared; sbmt.sparsification.load_sparsified reads the result.
     """
+    from sbmt.experiments.sparsification import pretrained, trained
+
     check_sizes(steps=steps, clusters=clusters, length=length)
     if examples is not None and examples < 2:
         raise SbmtError("at least 2 examples to compare masks on", examples, "raise --examples")
@@ -105,16 +105,12 @@ def sparsify(
     torch.set_flush_denormal(True)  # rates may be tiny, and subnormal numbers take ten times as long as zeros
     with Progress() as progress:
         if text is not None:
-            from sbmt.experiments.sparsification.pretrained import sparsify_encoder
-
-            save, result = sparsify_encoder(run, text, length, examples, steps, options, progress.track)
+            save, result = pretrained.sparsify_encoder(run, text, length, examples, steps, options, progress.track)
             table = _comparison(result["kinds"], "cosine", f"Cosine of {result['texts']} embeddings of {run.name}")
         elif (run / "tokenizer_config.json").exists():
             raise SbmtError("--text FILE with a model of Transformers", "none", "give a file with one text per line")
         else:
-            from sbmt.experiments.sparsification.trained import sparsify_run
-
-            sparse, result = sparsify_run(load_run(run), examples, steps, options, progress.track)
+            sparse, result = trained.sparsify_run(load_run(run), examples, steps, options, progress.track)
             save = sparse.save
             table = _comparison(result["kinds"], "accuracy", f"Full attention: {result['full']['accuracy']:.4f}")
     with only_writer(folder):
@@ -129,9 +125,7 @@ def _comparison(rows: list[dict[str, Any]], score: str, note: str) -> Table:
     """Returns a row for each kind of mask."""
     title = "Masks in all layers: share of pairs, of attention seen, error of the output, effective keys of a query"
     table = Table("masks", "pairs", "seen", "error", "keys", score, "lost", title=title, caption=note)
-    form = (
-        "{density:.1%} {attention_mass:.3f} {error:.2f} {effective_keys:.1f} {score:.3f} {lost:+.3f}±{lost_error:.3f}"
-    )
+    form = "{density:.1%} {attention_mass:.3f} {error:.2f} {effective_keys:.1f} {:.3f} {lost:+.3f}±{lost_error:.3f}"
     for row in rows:
-        table.add_row(row["kind"], *form.format(**row, score=row[score]).split())
+        table.add_row(row["kind"], *form.format(row[score], **row).split())
     return table

@@ -21,10 +21,9 @@ from sbmt.experiments.training.run import Run, Step
 from sbmt.experiments.training.tasks import GLUE_TASKS
 
 RESULT = "result.json"
-START = b'{\n "task": '  # first bytes of the ``result.json`` of a study
 Names = list[str] | None
+START = b'{\n "task": '  # first bytes of the ``result.json`` of a study
 Workers = Annotated[int, typer.Option(help="number of processes, each with one thread")]
-Json = Annotated[Path | None, typer.Option(help="file to write the results to, in addition")]
 Figure = Annotated[Path | None, typer.Option(help="file for a figure of training curves, and accuracy against density")]
 
 
@@ -57,28 +56,25 @@ def demo(
 def study(
     name: Annotated[str, typer.Argument(help=f"one of: {', '.join(STUDIES)}")],
     output: Annotated[Path | None, typer.Option(help="folder for the runs", show_default="runs/NAME")] = None,
-    json: Json = None,
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
     """Train all runs behind a figure or table of the documentation: several trials on several seeds."""
     chosen, folder = choose("study", name, STUDIES), output or Path("runs") / name
-    check_writable(json, figure)
-    _, result = _run(chosen, folder, workers, json)
+    check_writable(figure)
+    _, result = _run(chosen, folder, workers)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_study
 
         draw_study(result, figure)
 
 
-def _run(
-    chosen: Study, folder: Path, workers: int, json: Path | None = None
-) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
+def _run(chosen: Study, folder: Path, workers: int) -> tuple[list[tuple[str, Run]], dict[str, Any]]:
     """Runs a study, and writes and prints its results."""
     check_may_write(folder / RESULT, folder / RESULT, START)
     runs = _run_with_bar(chosen, folder, workers)
     result = summary(chosen, runs)
-    publish(result, [_study_table(result)], folder / RESULT, json)
+    publish(result, [_study_table(result)], folder / RESULT)
     say(f"Runs and results: {folder}")
     return runs, result
 
@@ -89,7 +85,6 @@ def glue(
     seeds: Annotated[int, typer.Option(help="number of fine-tuning runs per trial and task")] = 1,
     reduced: Annotated[bool, typer.Option("--reduced", help="small settings that take minutes, not Table 7")] = False,
     output: Annotated[Path, typer.Option(help="folder for the runs and the results")] = Path("runs/glue"),
-    json: Json = None,
     figure: Figure = None,
     workers: Workers = 1,
 ) -> None:
@@ -97,12 +92,12 @@ def glue(
 
     Prepare the data first: sbmt data prepare corpus, sst2, qqp, mnli, qnli.
     """
-    check_writable(json, figure)
+    check_writable(figure)
     check_may_write(output / RESULT, output / RESULT, b'{\n "mlm": ')
     run = partial(_run_with_bar, n_workers=workers)
     names, tasks = trial or list(language.TRIALS), task or GLUE_TASKS
     results = language.run_language_studies(names, tasks, output, n_seeds=seeds, is_reduced=reduced, run=run)
-    publish(results, map(_study_table, results.values()), output / RESULT, json)
+    publish(results, map(_study_table, results.values()), output / RESULT)
     if figure is not None:
         from sbmt.experiments.plots.study import draw_glue
 

@@ -60,8 +60,7 @@ def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _config_options(kind: type[TrainingConfig]) -> list[inspect.Parameter]:
     """Returns an option, None by default, for each field made by :func:`option` and for all attention options."""
     hints, starts = get_type_hints(kind), dict(kind.option_defaults)
-    shown = [field for field in fields(kind) if "names" in field.metadata]
-    found = [_option(field, hints[field.name], field.metadata["help"], field.default) for field in shown]
+    found = [_option(f, hints[f.name], f.metadata["help"], f.default) for f in fields(kind) if "names" in f.metadata]
     for name, (owners, field, hint) in attention_options().items():
         help_ = f"{', '.join(owners)}: {field.metadata['help'] or name}"
         found.append(_option(field, hint, help_, starts.get(name, field.default), "Options of the attention"))

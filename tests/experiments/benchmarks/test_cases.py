@@ -43,13 +43,9 @@ def test_fitted_memberships_draw_as_many_keys_as_are_asked_for(n, keys, heads):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [((8, 0.1, "round"), "kind to be one of"), ((64, 1e-9, "structured"), "a density from")],
-)
-def test_impossible_settings_are_refused(arguments, words):
-    with pytest.raises(SbmtError, match=words):
-        build(Setting(*arguments))
+def test_a_density_that_no_input_has_is_refused():
+    with pytest.raises(SbmtError, match="a density from"):
+        build(Setting(64, 1e-9, "structured"))
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without", "ignore:.*torch.jit.script_method")

@@ -1,20 +1,20 @@
-"""What a process holds, and its peak."""
-
-import subprocess
-import sys
+"""The peak memory of a call."""
 
 import pytest
-
-SCRIPT = """
 import torch
+
 from sbmt.experiments.benchmarks.machine import peak_of
-print(peak_of(lambda: torch.ones(2**25).sum()), peak_of(lambda: None))
-"""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
-def test_a_peak_is_what_a_call_held():
-    """In a process of its own: one that has freed much memory before takes from there."""
-    found = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    large, nothing = map(float, found.stdout.split())  # MiB, of 128
-    assert 120 < large < 160 and nothing < 60
+def test_a_peak_counts_what_is_freed_within_the_call_and_nothing_allocated_before(capfd):
+    before = torch.ones(2**22)
+
+    def call():
+        first = before + 1  # 16 MiB
+        del first
+        second = before + 1
+        return second + 1
+
+    assert [peak_of(call) for _ in range(2)] == [pytest.approx(32.0, rel=1e-3)] * 2
+    assert peak_of(lambda: None) == 0.0
+    assert capfd.readouterr().err == ""

@@ -58,12 +58,11 @@ def test_study_trains_prints_and_writes(succeed, tmp_path, monkeypatch):
     config = RepeatedTokensConfig(length=8, batch_size=4, steps=3, options={"n_clusters": 4}, test_sequences=8)
     trials = Trial("sbm", "SBM", n_seeds=2), Trial("linear", "linear attention", {"attention": "linear"})
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "two of them", config, trials, n_seeds=1))
-    out = succeed("study", "tiny", "--json", "numbers/tiny.json", "--figure", "numbers/tiny.png")
+    out = succeed("study", "tiny", "--figure", "numbers/tiny.png")
     assert all(words in out for words in ("two of them", "SBM", "linear attention"))
     folder = tmp_path / "runs" / "tiny"
     assert {p.name for p in folder.iterdir()} == {"sbm-seed0", "sbm-seed1", "linear-seed0", "result.json"}
     written = (folder / "result.json").read_text()
-    assert (tmp_path / "numbers" / "tiny.json").read_text() == written
     assert (tmp_path / "numbers" / "tiny.png").read_bytes().startswith(PNG)
     assert set(json.loads(written)["medians"]) == {"sbm", "linear"}
 
@@ -82,10 +81,10 @@ def test_the_result_of_something_else_is_not_replaced(refused, tmp_path, command
 
 def test_bench_measures_and_prints(succeed, tmp_path, monkeypatch):
     use_tiny_grids(monkeypatch)
-    out = succeed("bench", "--quick", *"--suite attention --threads 1 --json b/bench.json".split())
-    assert "Training step" in out and "memory" in out
+    out = succeed("bench", "--quick", *"--suite attention --json b/bench.json".split())
+    assert "Training step" in out and "MiB" in out
     result = json.loads((tmp_path / "b" / "bench.json").read_text())
-    assert list(result["suites"]) == ["attention"] and result["manifest"]["threads"] == 1
+    assert list(result["suites"]) == ["attention"] and result["manifest"]["threads"] > 0
 
 
 def test_cost_prints_and_writes_what_is_asked_for(succeed, tmp_path):
@@ -128,7 +127,7 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
         ("train repeated-tokens --size huge", "size to be one of 'demo', 'paper'"),
         ("demo --seeds 0", "seeds"),
         ("study magic", "study to be one of 'demo', 'figure4'"),
-        ("study demo --json /proc/x.json", "cannot write /proc/x.json"),
+        ("study demo --figure /proc/x.png", "cannot write /proc/x.png"),
         ("bench --suite gpu", "suite to be one of"),
         ("cost --density 2", "density in (0, 1)"),
     ],

@@ -109,10 +109,10 @@ def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
 @pytest.mark.usefixtures("text")
 def test_glue_prints_a_table_for_each_study(succeed, tmp_path, monkeypatch, tiny_mlm):
     monkeypatch.setattr(language_studies, "REDUCED_MLM", tiny_mlm(steps=2, warmup_steps=0))
-    command = "glue --trial sbm --trial random-equal --task sst2 --reduced --output g --json copy.json".split()
+    command = "glue --trial sbm --trial random-equal --task sst2 --reduced --output g".split()
     out = succeed(*command)
     results = json.loads((tmp_path / "g" / "result.json").read_text())
-    assert json.loads((tmp_path / "copy.json").read_text()) == results and list(results) == ["mlm", "sst2"]
+    assert list(results) == ["mlm", "sst2"]
     assert "Test: masked language model" in out and "Test: SST-2" in out
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.site
 def test_the_landing_page_counts_claims(site: Path) -> None:
     html = (site / "index.html").read_text("utf-8")
     text = " ".join(re.sub(r"<!--.*?-->|<[^>]*>", "", html, flags=re.DOTALL).split())
-    said = r"checked (\d+) of its claims: (\d+) hold, (\d+) conclusions and (\d+) arguments are wrong, and (\d+)"
+    said = r"(\d+) of the paper's claims: (\d+) hold, (\d+) are wrong or need \w+, (\d+) rest on a wrong \w+, and (\d+)"
     groups = ("all", "reproduced", "conclusion", "proof", "open")
     assert [int(n) for n in re.search(said, text).groups()] == [n_claims(group) for group in groups]
 

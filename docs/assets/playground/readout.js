@@ -33,12 +33,12 @@
     const name = pointName(selected, session);
     const [x, y] = points[selected.kind][selected.index].map((z) => fixed(z, 1));
     const mean = fixed(session.model.expectedDensity * nPairs, 1);
+    const causal = session.causal ? " and a causal mask" : "";
     return [
       `${placed[0].toUpperCase()}${placed.slice(1)}${isMoved ? ", then moved" : ""}:`,
       `${nTokens} tokens and ${nClusters} ${nClusters === 1 ? "cluster" : "clusters"}.`,
-      `${name[0].toUpperCase()}${name.slice(1)} is at x ${x}, y ${y}.`,
-      `Under ${session.law === "exact" ? "the exact law" : "Algorithm 1"} with the ${LINKS[session.link]} link,`,
-      ...(session.causal ? ["causal,"] : []),
+      `${name[0].toUpperCase()}${name.slice(1)} is at x = ${x}, y = ${y}.`,
+      `Under ${session.law === "exact" ? "the exact law" : "Algorithm 1"} with the ${LINKS[session.link]} link${causal},`,
       `${mean} of ${whole(nPairs)} pairs are edges on average; this draw has ${whole(sample.nEdges)}.`,
     ].join(" ");
   }

@@ -54,7 +54,7 @@
     part("reach").textContent = Number(field("reach").value).toFixed(1);
     const perQuery = (nEdges / N_TOKENS).toFixed(1);
     const share = (100 * expectedDensity).toFixed(0);
-    part("told").textContent = `${nEdges} edges, ${perQuery} of ${N_TOKENS} keys per query; ${share} % of all pairs on average.`;
+    part("told").textContent = `${nEdges} edges (${perQuery} of ${N_TOKENS} keys per query). On average, ${share} % of all pairs are edges.`;
     root.dataset.edges = nEdges;
   }
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from results.measure.common import N_RESAMPLES, kept, run, write
-from results.measure.pretrained import MEASURED_ON, STEPS, encoder, fitted, under_masks
+from results.measure.encoder import MEASURED_ON, STEPS, encoder, fitted, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
 from sbmt.experiments.sparsification.compare import FULL

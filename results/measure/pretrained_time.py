@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from results.measure.common import run, write
-from results.measure.pretrained import fitted, texts_of
+from results.measure.encoder import fitted, texts_of
 from sbmt.experiments.benchmarks.machine import machine_manifest
 from sbmt.experiments.benchmarks.timing import summarise
 from sbmt.sparsification.convert import fitted_layers

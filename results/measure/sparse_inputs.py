@@ -17,8 +17,10 @@ from torch import nn
 
 from results.measure import pretrained
 from results.measure.common import kept, run, write
-from results.measure.pretrained import STEPS, Batch, summary
+from results.measure.encoder import STEPS
+from results.measure.pretrained import summary
 from sbmt.attention.inputs import Heads
+from sbmt.experiments.sparsification.pretrained import Batch
 from sbmt.sparsification import fit
 from sbmt.sparsification.convert import fitted_layers
 
@@ -45,7 +47,7 @@ def measure(seed: int) -> dict[str, Any]:
     """Returns the measurements of :func:`results.measure.pretrained.measure` after a fit that ends on sparse inputs."""
     step, dense_calls, is_sparse = count(), fit.seen_calls, range(STEPS * 2 // 3, STEPS)
     with patch.object(fit, "seen_calls", lambda *x: (sparse_calls if next(step) in is_sparse else dense_calls)(*x)):
-        return pretrained.measure(LENGTH, C, seed, n_kinds=2)  # full attention and fitted masks
+        return pretrained.measure(pretrained.Case(LENGTH, C, n_kinds=2), seed)  # full attention and fitted masks
 
 
 def main() -> None:

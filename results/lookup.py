@@ -1,7 +1,7 @@
 """Looks up, counts and compares numbers in the result files.
 
-Templates call these functions: ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. A missing result raises
-``LookupError``.
+Templates call these functions, as in ``{{ show(median("demo", "sbm", "accuracy"), ".1%") }}``. A missing result
+raises ``LookupError``.
 """
 
 import json
@@ -76,7 +76,7 @@ def same_seeds(study: str, trial: str, other: str) -> list[tuple[dict[str, Any],
 
 
 def reached(study: str, trial: str, metric: str = "accuracy") -> list[float]:
-    """Returns the test scores of all runs of a trial, if any; the metric ``edges`` is the number per query."""
+    """Returns the test scores of all runs of a trial, if any. The metric ``edges`` is the number of edges per query."""
     runs = [run for run in load(study)["runs"] if run["trial"] == trial]
     if metric == "edges":
         return [run["test"]["density"] * run["config"]["length"] for run in runs]
@@ -95,7 +95,7 @@ least, n_seeds = partial(_over_seeds, min), partial(_over_seeds, len)
 
 
 def value(file: str, *keys: str | int) -> Any:
-    """Returns the entry of a result file under the given keys, listed from the outside in."""
+    """Returns the entry of a result file under the given keys, from the outermost to the innermost."""
     found = load(file)
     for key in keys:
         found = found[key]
@@ -103,9 +103,9 @@ def value(file: str, *keys: str | int) -> Any:
 
 
 def seen(network: str, kind: str, name: str, share: float = 0.05, part: str = "") -> float:
-    """Returns a measure, such as ``lost``, of one kind of mask with the given share of pairs, in a trained network.
+    """Returns a measure, such as ``lost``, for a trained network with one kind of mask and the given share of pairs.
 
-    With ``part="tuned"``, the network had been trained further with that mask.
+    With ``part="tuned"``, the network was trained further with that mask.
     """
     found = load("attention_mass")["networks"][network]
     found = found[part] if part else found
@@ -118,23 +118,23 @@ def lost(network: str, kind: str, part: str = "") -> str:
 
 
 def statement(name: str) -> str:
-    """Returns the finding of a statement as worded in the output of ``python -m theory``."""
+    """Returns the finding of a statement, as ``python -m theory`` prints it."""
     return find(load("theory"), name=name)["shown"].replace("%", " %")
 
 
 def n_statements(grade: str) -> int:
-    """Returns the number of statements of a grade (or of ``"all"`` grades) that turned out as stated."""
+    """Returns the number of statements of a grade, or of ``"all"`` grades, that were found to be as stated."""
     return len([row for row in load("theory") if row["outcome"] == "as stated" and grade in ("all", row["grade"])])
 
 
 def n_comparisons(tasks: str, other: str, verdict: str) -> int:
-    """Returns how many runs of SBM have the given verdict against another trial with the same task and seed.
+    """Returns how many runs of SBM have the given verdict, compared with another trial on the same task and seed.
 
     Args:
         tasks: ``"lra"`` or ``"glue"``.
         other: The trial to compare SBM with.
-        verdict: ``"ahead"``, ``"behind"``, ``"undecided"`` or ``"all"``. A difference of two accuracies is decided if
-            it exceeds its 95 % interval.
+        verdict: ``"ahead"``, ``"behind"``, ``"undecided"`` or ``"all"``. A comparison is decided if the difference of
+            the accuracies exceeds its 95 % interval.
     """
     studies = [f"glue/{task}" for task in GLUE] if tasks == "glue" else LONG_RANGE
     found = []
@@ -146,13 +146,13 @@ def n_comparisons(tasks: str, other: str, verdict: str) -> int:
 
 
 def points_lost(study: str, other: str, trial: str, which: str) -> float:
-    """Returns the ``least`` or ``greatest`` number of percentage points by which a trial trails ``other``, by seed."""
+    """Returns the ``least`` or ``greatest`` difference in percentage points, over seeds, of ``other`` to a trial."""
     pairs = same_seeds(study, trial, other)
     return EXTREMES[which](100 * (theirs["test"]["accuracy"] - mine["test"]["accuracy"]) for mine, theirs in pairs)
 
 
 def loses(study: str, other: str, trial: str) -> str:
-    """Returns the range over seeds of percentage points by which a trial trails another."""
+    """Formats the range over seeds of the percentage points by which a trial trails another."""
     return " to ".join(show(points_lost(study, other, trial, which), ".1f") for which in EXTREMES)
 
 
@@ -167,7 +167,7 @@ def cases(file: str, suite: str) -> list[dict[str, Any]]:
 
 
 def time_ratio(kind: str, n: int, density: float, mode: str, contestant: str) -> float:
-    """Returns the time relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
+    """Returns a contestant's time relative to full attention; ``mode`` is ``"training"`` or ``"forward"``."""
     wanted = {"kind": kind, "n": n, "density": density, "is_training": mode == "training", "n_clusters": 128}
     return find(cases("bench", "attention"), **wanted)["results"][contestant]["ratio"]
 
@@ -179,7 +179,7 @@ def fitted_ratio(n: int, keys_per_query: float, mode: str) -> float:
 
 
 def on_gpu() -> list[dict[str, Any]]:
-    """Returns the GPU benchmark's cases with the paper's memberships, and ``ours``, our fastest ratio in each."""
+    """Returns the GPU benchmark's cases with the paper's memberships, adding our fastest ratio to each as ``ours``."""
     found = [case for suite in load("gpu/bench")["suites"].values() for case in suite["found"]["cases"]]
     found = [case for case in found if case["kind"] in MADE_UP and "ratio" in case["results"]["sdpa"]]
     ratios = ([case["results"].get(name, {}).get("ratio", inf) for name in OURS_ON_GPU] for case in found)
@@ -189,14 +189,14 @@ def on_gpu() -> list[dict[str, Any]]:
 def gpu_ratio(most_tokens: int, mode: str, which: str) -> float:
     """Returns the time of our fastest implementation on a GPU, relative to full attention.
 
-    ``which`` is ``"least"`` or ``"greatest"``, over the paper's memberships and up to ``most_tokens`` tokens.
+    ``which`` is ``"least"`` or ``"greatest"``, over cases with the paper's memberships and at most ``most_tokens``.
     """
     mine = [case for case in on_gpu() if case["n"] <= most_tokens and case["is_training"] == (mode == "training")]
     return EXTREMES[which](case["ours"] for case in mine)
 
 
 def fitted_break_even(mode: str) -> float:
-    """Returns the number of tokens above which a fitted mask of 16 keys per query is faster than full attention."""
+    """Returns the number of tokens above which a fitted mask with 16 keys per query is faster than full attention."""
     found = [case for case in cases("bench_fitted", "fitted") if "n" in case["sweeps"]]
     ours = {case["n"]: case["results"]["sbm"] for case in found if case["is_training"] == (mode == "training")}
     points = pairwise((log(n), log(times["ratio"])) for n, times in ours.items() if "ratio" in times)
@@ -207,25 +207,25 @@ def fitted_break_even(mode: str) -> float:
 
 
 def memory_ratio(method: str, other: str, which: str) -> float:
-    """Returns the ``least`` or ``greatest`` ratio over the five tasks of one method's peak memory to another's."""
+    """Returns the ``least`` or ``greatest`` ratio, over five tasks, of one method's peak memory to another's."""
     peaks = load("costs")["memory"]
     return EXTREMES[which](x["forward"] / y["forward"] for x, y in zip(peaks[method], peaks[other], strict=True))
 
 
 def operations_ratio(method: str, which: str) -> float:
-    """Returns the ``least`` or ``greatest`` ratio over the five tasks of a method's operations to full attention's."""
+    """Returns the ``least`` or ``greatest`` ratio, over five tasks, of a method's operations to full attention's."""
     both = [[one["attention"]["n_flops"] for one in load("costs")["operations"][name]] for name in (method, "full")]
     return EXTREMES[which](x / y for x, y in zip(*both, strict=True))
 
 
 def gradient_estimate(scores: str, probability: float, estimator: str) -> dict[str, float]:
-    """Returns the quality measures of a gradient estimator, without exploration."""
+    """Returns the quality measures of a gradient estimator for masks drawn without exploration."""
     part = find(load("ste_bias")["parts"], scores=scores, exploration=0)
     return find(part["rows"], probability=probability, estimator=estimator)
 
 
 def recalled(n: int, trial: str, name: str = "accuracy") -> list[float]:
-    """Returns the accuracy, or ``keys`` per query, of networks with one causal attention in recall among n tokens."""
+    """Returns the accuracy, or ``keys`` per query, of the networks of one trial in causal recall among n tokens."""
     rows = load("causal")["recall" if n == 64 else f"recall-{n}"]
     return [seed[name] for row in rows if row["trial"] == trial for seed in row["seeds"]]
 
@@ -234,7 +234,7 @@ def recalled(n: int, trial: str, name: str = "accuracy") -> list[float]:
 
 NOT_YET = "*not measured yet*"
 ENVIRONMENT = Environment(finalize=show, undefined=StrictUndefined, loader=FileSystemLoader(ROOT / "results"))
-"""The environment of all templates; :mod:`results.write_tables` adds tables to the functions here."""
+"""The environment of all templates, to which :mod:`results.write_tables` adds the functions for tables."""
 ENVIRONMENT.globals |= globals()
 
 

@@ -1,4 +1,4 @@
-"""Table cells that need more than a look-up in the result files; the tables themselves are in ``tables.jinja``."""
+"""Cells of tables that need more than a look-up in the result files. The tables themselves are in ``tables.jinja``."""
 
 from collections.abc import Callable, Sequence
 from statistics import mean, median, stdev
@@ -12,7 +12,7 @@ from sbmt.experiments.costs import cost_tables
 
 
 def spread(values: Sequence[float], form: str = ".3f") -> str:
-    """Formats the median and the range, or only the median if the range is empty."""
+    """Formats the median and the range of the values, or only the median if all values look the same."""
     if not values:
         return LEFT_OUT
     middle, low, high = (f"{of(values):{form}}" for of in (median, min, max))
@@ -20,20 +20,20 @@ def spread(values: Sequence[float], form: str = ".3f") -> str:
 
 
 def pairs(study: str, trial: str) -> str:
-    """Formats the mean density in percent."""
+    """Formats a trial's mean density in percent."""
     found = reached(study, trial, "density")
     return f"{100 * mean(found):.1f}" if found else LEFT_OUT
 
 
 def points(study: str, trial: str) -> str:
-    """Formats the mean accuracy in percent ± its standard deviation over seeds."""
+    """Formats a trial's mean accuracy in percent ± its standard deviation over seeds."""
     found = [100 * x for x in reached(study, trial)]
     middle = f"{mean(found):.1f}" if found else LEFT_OUT
     return middle + (f" ± {stdev(found):.1f}" if len(found) > 1 else "")
 
 
 def recall_scores(trial: str, n: str) -> str:
-    """Formats median accuracy / density over seeds at a sequence length, or only the accuracy at density 1."""
+    """Formats the medians over seeds of accuracy / density at a sequence length, or only accuracy if density is 1."""
     evaluated = (run["lengths"] for run in load("recall_lengths")["evaluated"] if run["trial"] == trial)
     found = [lengths[n] for lengths in evaluated if n in lengths]
     accuracy, density = (median(scores[name] for scores in found) for name in ("accuracy", "density"))
@@ -44,7 +44,7 @@ def recall_scores(trial: str, n: str) -> str:
 
 
 def step_ratios(n: int, density: float) -> str:
-    """Formats the time of a step with the cheaper and with the more expensive kind of memberships."""
+    """Formats the time of a training step with the less and with the more expensive kind of memberships."""
     wanted = {"n": n, "density": density, "n_clusters": 128, "is_training": True}
     mine = [case["results"] for case in cases("bench", "attention") if wanted.items() <= case.items()]
     found = [results["sbm"]["ratio"] for results in mine if "ratio" in results["sbm"]]
@@ -57,13 +57,13 @@ FIELDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "memberships": lambda case: case["kind"],
     "keys": lambda case: f"{case['n'] * case['density']:.0f} keys",
 }
-"""Properties in which the cases of a sweep differ."""
+"""Maps the properties in which the cases of a sweep differ to functions that format them."""
 
 
 def sweep_cells(file: str, suite: str, sweep: str, row: str, column: str) -> dict[str, dict[str, str]]:
-    """Returns relative times in a sweep, or our milliseconds if full attention did not run, by row and heading.
+    """Returns relative times in a sweep by row and heading, or our milliseconds where full attention did not run.
 
-    ``row`` and ``column`` are names of :data:`FIELDS`; training and inference have separate columns.
+    ``row`` and ``column`` are keys of :data:`FIELDS`. Training and inference have separate columns.
     """
     cells: dict[str, dict[str, str]] = {}
     order = "n", "density", "n_clusters"
@@ -80,7 +80,7 @@ def sweep_cells(file: str, suite: str, sweep: str, row: str, column: str) -> dic
 
 
 def cost_table() -> str:
-    """Returns a table of the operations of attention alone, relative to full attention, with its title."""
+    """Returns a table, with its title, of the operations of attention alone relative to full attention."""
     table, _ = cost_tables(load("costs"))
     columns = [[column.header, "---:", *column.cells] for column in table.columns]
     columns[0][1] = "---"

@@ -1,11 +1,11 @@
 """Writes the tables and numbers in README.md and the site's pages from the result files.
 
-The text between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is the value of the expression, a Jinja template: a
-number in a sentence, or a table on separate lines. It may call the functions of :mod:`results.lookup`,
-:mod:`results.tables` and :mod:`results.claims` and the macros of ``tables.jinja`` and ``claims.jinja``. The comment
-for a number must not begin a line, where it would start a block of HTML.
+The text between ``<!-- {{ EXPRESSION }} -->`` and ``<!-- end -->`` is the value of the expression, a Jinja template. It
+is a number in a sentence, or a table on separate lines. The expression may call the functions of
+:mod:`results.lookup`, :mod:`results.tables` and :mod:`results.claims`, and the macros of ``tables.jinja`` and
+``claims.jinja``. The comment before a number must not begin a line, since it would start a block of HTML there.
 
-``python results/write_tables.py`` rewrites the pages; with ``--check`` it exits with 1 if a page is stale.
+``python results/write_tables.py`` rewrites the pages. With ``--check``, it exits with 1 if a page is stale.
 """
 
 import re
@@ -24,7 +24,7 @@ for name in ("titles.jinja", "tables.jinja", "claims.jinja"):
 
 
 def renewed(text: str) -> str:
-    """Returns a page with current numbers and tables from the result files."""
+    """Returns the text of a page, with the current numbers and tables from the result files."""
     return MARKED.sub(lambda found: found[1] + render(found[2]) + found[3], text)
 
 

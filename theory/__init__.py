@@ -1,9 +1,9 @@
 """Checks the conditions of the theorem that SBM attention is a universal approximator.
 
-A pattern is a boolean matrix, row = query, column = key; the arc of an entry runs from key to query.
+A pattern is a boolean matrix with one row per query and one column per key. Each entry is an arc from key to query.
 """
 
-import sbmt.interrupt  # noqa: F401 - before torch, whose import takes seconds
+import sbmt.interrupt  # noqa: F401 - imported before torch, which takes seconds
 from theory.certificate import Certificate, certify
 from theory.conditions import (
     causal_layers,

@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 def main(
-    n: Annotated[int | None, typer.Option(help="number of tokens of a case to certify instead of the report")] = None,
+    n: Annotated[int | None, typer.Option(help="number of tokens of a case to certify instead of a report")] = None,
     k: Annotated[int | None, typer.Option(help="number of blocks of that case")] = None,
     relays: Annotated[
         str | None, typer.Option(help="last (the default), per_block, or a comma-separated list of tokens")
@@ -30,19 +30,19 @@ def main(
     order: Annotated[str | None, typer.Option(help="order of the three patterns, such as 321")] = None,
     only: Annotated[str | None, typer.Option(help="name of a single statement to check")] = None,
     output: Annotated[Path, typer.Option(help="folder for the figures of the patterns")] = Path("runs/theory"),
-    json_file: Annotated[Path | None, typer.Option("--json", help="file to which to write the results, too")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="file to which the results are also written")] = None,
 ) -> None:
-    """Check the statements of the paper's theory and our corrections numerically.
+    """Check the statements of the paper's theory, and our corrections of them, numerically.
 
-    The exit code is 0 only if every statement is confirmed; heuristics are reported but do not count. With --n and --k
-    it is 0 if all three conditions are proved, and 1 otherwise.
+    The exit code is 0 only if every statement is confirmed; heuristics are reported but do not count. With --n and --k,
+    the exit code is 0 if all three conditions are proved, and 1 otherwise.
     """
     console = Console()
     if (n is None) != (k is None):
-        raise SbmtError("--n and --k together", "one of them", "give both to certify a case, or neither for the report")
+        raise SbmtError("--n and --k together", "only one", "give both to certify a case, or neither for the report")
     if n is not None and k is not None:
         if only is not None:
-            raise SbmtError("either --only or --n and --k", "all three", "omit --only to certify a case")
+            raise SbmtError("either --only or --n and --k", "all of them", "omit --only to certify a case")
         certificate = certify(three_patterns(n, k, _relays(relays)), _layers(order))
         console.print(certificate.text(), markup=False, highlight=False, soft_wrap=True)
         _write(json_file, certificate.to_json())
@@ -71,12 +71,12 @@ def _relays(given: str | None) -> str | list[int]:
 
 def _layers(order: str | None) -> list[int] | None:
     if order is not None and not (order.isascii() and order.isdigit()):
-        raise SbmtError("--order as digits, such as 321", repr(order), "give the order of the patterns by digits alone")
+        raise SbmtError("--order as digits, such as 321", repr(order), "give the order of the patterns in digits only")
     return None if order is None else [int(digit) for digit in order]
 
 
 def _draw(folder: Path, order: str) -> Path:
-    """Writes the figure of the paper's patterns at n = 16, k = 4 in this order, and returns its path."""
+    """Draws the paper's patterns for n = 16 and k = 4 in the given order, and returns the path of the figure."""
     patterns, buffer = three_patterns(16, 4), io.BytesIO()
     figure = draw_certificate(certify(patterns, _layers(order)), patterns)
     figure.savefig(buffer, format="png", metadata={"Software": None})

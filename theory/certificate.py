@@ -1,4 +1,4 @@
-"""Certificates: conditions 1 to 3 of universality are proved, refuted or unknown for given patterns, with witnesses."""
+"""Certificates, which state with witnesses whether given patterns satisfy conditions 1 to 3 of universality."""
 
 import json
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ _SHOWN = 10  # number of witnesses listed
 class Finding:
     """The outcome for condition 1, 2 or 3, with the kind of evidence and a one-sentence reason.
 
-    The witness is JSON-ready. For a proof it contains ``order`` (condition 2) or ``n_layers`` (condition 3); for a
-    refutation, ``missing``, a list of [layer from 1, token] (condition 1) or [query, key] (condition 3), if any.
+    The witness can be stored as JSON. For a proof, it contains ``order`` (condition 2) or ``n_layers`` (condition 3).
+    For a refutation, it may contain ``missing``, pairs [layer from 1, token] (condition 1) or [query, key] (3).
     """
 
     condition: int
@@ -41,7 +41,7 @@ class Finding:
     witness: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Returns one readable line with the first entries of the witness."""
+        """Returns the finding as one line of text, with the first entries of the witness."""
         line = f"condition {self.condition} ({NAMES[self.condition]}): {self.outcome} [{self.evidence}]: {self.reason}"
         if "missing" in self.witness:
             return f"{line}: " + ", ".join(str(tuple(pair)) for pair in self.witness["missing"])
@@ -56,24 +56,24 @@ class Certificate:
 
     n_tokens: int  # number of real tokens, without padding
     n_entries: tuple[int, ...]  # number of entries of each pattern, in the order in which they were passed
-    order: tuple[int, ...]  # the order in which the patterns act, counted from 1
-    repeat: bool  # whether the patterns repeat; otherwise they act once
+    order: tuple[int, ...]  # the order in which the patterns are applied, counted from 1
+    repeat: bool  # whether the patterns are repeated or applied only once
     findings: tuple[Finding, Finding, Finding]
 
     @property
     def outcome(self) -> Outcome:
-        """The overall outcome: refuted if any condition is, proved if all are, otherwise unknown."""
+        """The overall outcome: refuted if any condition is refuted, proved if all are proved, and otherwise unknown."""
         outcomes = {finding.outcome for finding in self.findings}
         return "refuted" if "refuted" in outcomes else "unknown" if "unknown" in outcomes else "proved"
 
     def condition(self, number: int) -> Finding:
-        """Returns the finding on condition 1, 2 or 3; any other number raises SbmtError."""
+        """Returns the finding on condition 1, 2 or 3. Any other number raises SbmtError."""
         if number not in NAMES:
-            raise SbmtError("condition 1, 2 or 3", number, "choose one of the three")
+            raise SbmtError("condition 1, 2 or 3", number, "choose one of these")
         return self.findings[number - 1]
 
     def text(self) -> str:
-        """Returns a summary of a few readable lines."""
+        """Returns a summary of a few lines."""
         patterns = count_of(len(self.n_entries), "pattern", "patterns")
         size = f"{count_of(self.n_tokens, 'token', 'tokens')}, {count_of(sum(self.n_entries), 'entry', 'entries')}"
         act = "repeated forever" if self.repeat else "acting once"
@@ -81,7 +81,7 @@ class Certificate:
         return "\n".join([*lines, *(finding.text() for finding in self.findings), f"all three: {self.outcome}"])
 
     def to_json(self) -> str:
-        """Returns all fields, the names of the conditions and the overall outcome as a JSON document."""
+        """Returns all fields, the names of the conditions, and the overall outcome as a JSON document."""
         findings = [{"name": NAMES[finding.condition], **asdict(finding)} for finding in self.findings]
         fields = {**asdict(self), "n_patterns": len(self.n_entries), "outcome": self.outcome, "findings": findings}
         return json.dumps(fields, indent=2)
@@ -96,15 +96,15 @@ def certify(
 ) -> Certificate:
     """Decides the three conditions for a sequence of patterns, one per layer.
 
-    They are full diagonals, a Hamiltonian path of the union, and a layer after which every token has read every token.
+    All diagonals must be full, the union must have a Hamiltonian path, and every token must finally read every token.
 
     Args:
-        patterns: Boolean arrays, scipy sparse arrays or EdgeLists of one example, whose heads are united. Self-loops
-            are not added, so a model without them fails condition 1.
+        patterns: Boolean arrays, scipy sparse arrays, or EdgeLists of one example, whose heads are united. Self-loops
+            are not added, so patterns without them fail condition 1.
         order: 1-based order of the layers; None keeps the listed order. Only condition 3 depends on it.
-        repeat: True repeats the patterns cyclically, as the theorem does; False applies condition 3 to a single pass,
-            as in a trained network with finitely many layers.
-        time_limit: Seconds for exact search; if they are not enough, condition 2 is unknown.
+        repeat: Whether to repeat the patterns cyclically, as the theorem does. Otherwise, condition 3 must hold after
+            one pass through the patterns, as in a trained network with finitely many layers.
+        time_limit: Seconds allowed for exact search. If they are not enough, condition 2 is unknown.
 
     Paper: theorem on universal approximation, conditions 1 to 3. They are sufficient conditions for fixed patterns; for
     a model that samples its masks, a certificate covers only the masks that were passed.
@@ -126,7 +126,7 @@ def certify(
 
 
 def count_of(number: int, one: str, many: str) -> str:
-    """Returns a number with its noun, as in "1 token" and "2 tokens"."""
+    """Returns a number followed by its noun, as in "1 token" and "2 tokens"."""
     return f"{number} {one if number == 1 else many}"
 
 

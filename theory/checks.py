@@ -1,4 +1,4 @@
-"""Checks of numbers and lists that callers pass. NumPy numbers are accepted, but bools are not."""
+"""Checks of numbers and lists in arguments. NumPy numbers are accepted, but bools are not."""
 
 import math
 from reprlib import repr as shorten
@@ -13,7 +13,7 @@ Bound = float | int
 
 
 def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> bool:
-    """Whether this is a real number in [least, most] that fits into a float, and neither NaN nor a bool."""
+    """Returns whether this is a real number in [least, most] that fits into a float, and neither NaN nor a bool."""
     try:
         return is_real(given) and least <= float(given) <= most
     except OverflowError:
@@ -21,14 +21,14 @@ def is_number(given: Any, least: Bound = -math.inf, most: Bound = math.inf) -> b
 
 
 def as_number(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> float:
-    """Converts a real number in [least, most] to a float; raises SbmtError with this text for anything else."""
+    """Converts a real number in [least, most] to a float. Anything else raises an SbmtError with the given text."""
     if not is_number(given, least, most):
         raise SbmtError(expected, shorten(given), do)
     return float(given)
 
 
 def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most: Bound = math.inf) -> np.ndarray:
-    """Returns a new array of finite numbers in [least, most]; raises SbmtError with this text for anything else."""
+    """Copies finite numbers in [least, most] to an array. Anything else raises an SbmtError with the given text."""
     try:
         array = np.asarray(given)
         array = array.astype(np.float64) if array.dtype.kind in "biuf" else np.array(math.nan)
@@ -40,7 +40,7 @@ def as_floats(given: Any, expected: str, do: str, least: Bound = -math.inf, most
 
 
 def as_list(given: Any, expected: str, do: str) -> list[Any]:
-    """Returns the items of an iterable as a list; raises SbmtError with this text for strings and non-iterables."""
+    """Converts an iterable to a list. A string or any other object raises an SbmtError with the given text."""
     if isinstance(given, (str, bytes)) or not np.iterable(given):
         raise SbmtError(expected, repr(given), do)
     return list(given)

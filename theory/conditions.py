@@ -15,17 +15,17 @@ from sbmt.errors import SbmtError, check_sizes, is_integer
 from sbmt.graph.edges import EdgeList
 from theory.checks import as_list
 
-PATIENCE = 64  # number of cycles after which to decide whether sets without self-loops will ever be full
+PATIENCE = 64  # number of cycles after which a proof decides whether sets without self-loops will ever be full
 
 
 def as_csr(pattern: Any) -> csr_array:
     """Copies a pattern to a sparse matrix in CSR form that is sorted and has no duplicates.
 
-    It may be a square boolean array, a scipy sparse array, or an EdgeList of one example, whose heads are united,
-    because a layer adds their outputs. Padding is omitted, and real tokens are renumbered in order.
+    The pattern may be a square boolean array, a scipy sparse array, or an EdgeList of one example, whose heads are
+    united, because a layer adds their outputs. Padding is omitted, and real tokens are renumbered in order.
 
     Raises:
-        SbmtError: If the pattern is anything else; this holds for all functions below.
+        SbmtError: If the pattern is anything else. The functions below raise it for the same reason.
     """
     if isinstance(pattern, EdgeList):
         return _from_edges(pattern)
@@ -43,9 +43,9 @@ def as_csr(pattern: Any) -> csr_array:
 
 
 def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list[csr_array]:
-    """Returns one or more patterns of equal size in the order in which the layers apply them.
+    """Converts one or more patterns of equal size to CSR form, in the order in which the layers apply them.
 
-    ``order`` is a permutation of the numbers from 1, such as (1, 3, 2); None keeps the listed order.
+    ``order`` is a permutation of the numbers from 1, such as (1, 3, 2). None keeps the listed order.
     """
     if isinstance(patterns, (np.ndarray, EdgeList)) or hasattr(patterns, "tocsr"):
         raise SbmtError("a list of patterns", type(patterns).__name__, "put the pattern in a list")
@@ -53,7 +53,7 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
     sparse = [as_csr(pattern) for pattern in listed]
     if not sparse or len({matrix.shape for matrix in sparse}) != 1:
         shapes = [matrix.shape for matrix in sparse]
-        raise SbmtError("at least one pattern, all of equal size", shapes, "build them for the same tokens")
+        raise SbmtError("at least one pattern, all of equal size", shapes, "build all patterns for the same tokens")
     if order is None:
         return sparse
     layers = as_list(order, f"a permutation of 1 … {len(sparse)}", "count layers from 1")
@@ -63,33 +63,33 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
 
 
 def union(patterns: Sequence[Any]) -> csr_array:
-    """Returns the union of the patterns, with all entries that occur in any of them."""
+    """Returns the union of the patterns, which contains every entry of any pattern."""
     first, *rest = as_csrs(patterns)
     return csr_array(sum(rest, start=first), dtype=bool)
 
 
 def missing_self_loops(patterns: Sequence[Any]) -> list[tuple[int, int]]:
-    """Returns the pairs (layer counted from 1, token) whose diagonal entry is missing."""
+    """Returns the pairs of a layer, counted from 1, and a token whose diagonal entry is missing in it."""
     layers = enumerate(as_csrs(patterns), start=1)
     return [(layer, int(token)) for layer, matrix in layers for token in np.flatnonzero(~matrix.diagonal())]
 
 
 def has_self_loops(patterns: Sequence[Any]) -> bool:
-    """Whether condition 1 holds: every pattern has a full diagonal."""
+    """Returns whether condition 1 holds, which means that every pattern has a full diagonal."""
     return not missing_self_loops(patterns)
 
 
 def receptive_sizes(patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None) -> list[list[int]]:
-    """Returns the sizes |S_i^t| of the receptive sets for t = 1 … n_layers: how many tokens have reached token i.
+    """Returns the sizes |S_i^t| of the receptive sets, the number of tokens that have reached token i after t layers.
 
-    The patterns act in ``order``, counted from 1, and repeat cyclically.
+    The sizes are listed for t = 1 … n_layers. Patterns are applied cyclically in ``order``, which counts from 1.
     """
     check_sizes(n_layers=n_layers)
     return [reached.sum(1).tolist() for reached in islice(layer_by_layer(as_csrs(patterns, order)), n_layers)]
 
 
 def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
-    """Yields S(1), S(2), … as boolean rows, with S(0) = I and S(t) = A_l S(t − 1), where l cycles through layers."""
+    """Yields boolean matrices S(1), S(2), …, where S(0) = I, S(t) = A_l S(t − 1), and l cycles through the layers."""
     reached = np.eye(layers[0].shape[0], dtype=bool)
     for layer in cycle(layers):
         reached = layer @ reached
@@ -97,16 +97,16 @@ def layer_by_layer(layers: Sequence[csr_array]) -> Iterator[np.ndarray]:
 
 
 def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """Returns the number s in condition 3 of layers after which every token has read every token; None if never.
+    """Returns s of condition 3, the number of layers after which every token has read every token; None if never.
 
-    S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, where l cycles through the patterns.
+    Let S(1) = A_1 and S(t) = A_l S(t − 1) as a boolean product, where l cycles through the patterns.
 
     A full S(t) contains a walk between any two tokens, so the union must be strongly connected. With self-loops this
     is sufficient: no set ever shrinks, and each cycle through the p patterns advances at least one step along every
-    shortest path, so s ≤ p · diameter. Without self-loops the sets may cycle without ever becoming full; powers of the
-    product of all patterns decide whether they do.
+    shortest path, so s ≤ p · diameter. Without self-loops, the sets may cycle and never become full. Powers of the
+    product of all patterns then decide whether they become full.
 
-    Paper: condition 3 of the theorem on universal approximation; it claims s = 3 for the three patterns.
+    Paper: condition 3 of the theorem on universal approximation, where s = 3 is claimed for the three patterns.
 
     Cost: O(s · entries · n).
 
@@ -128,12 +128,12 @@ def min_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> i
 
 
 def is_ever_full(layers: Sequence[csr_array]) -> bool:
-    """Whether S(t) is full for some t beyond the first cycle, and therefore in every later cycle.
+    """Returns whether S(t) is full for some t beyond the first cycle, and therefore in every later cycle.
 
-    Write P = A_p … A_1. S at layer l of cycle m is A_l … A_1 P^m. Once it is full, it is full in every later cycle:
-    the product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of
-    an n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so a single power that
-    is high enough, computed by squaring, suffices. Cost: O(n³ log n).
+    Let P = A_p … A_1. At layer l of cycle m, S is A_l … A_1 P^m. Once it is full, it is full in every later cycle: the
+    product over one cycle then has no empty row, and such a matrix maps the full matrix to itself. The powers of an
+    n × n boolean matrix repeat from exponent (n − 1)² + 1 at the latest (Wielandt, Schwarz), so it is enough to compute
+    a single power that is high enough, by squaring. Cost: O(n³ log n).
     """
     power = next(islice(layer_by_layer(layers), len(layers) - 1, None))
     for _ in range(((len(power) - 1) ** 2 + 1).bit_length()):
@@ -148,19 +148,19 @@ def is_ever_full(layers: Sequence[csr_array]) -> bool:
 def missing_pairs(
     patterns: Sequence[Any], n_layers: int, order: Sequence[int] | None = None, most: int = 10
 ) -> list[tuple[int, int]]:
-    """Returns the first ``most`` pairs (i, j), in order, for which j has not reached i after ``n_layers`` layers."""
+    """Returns the first ``most`` pairs (i, j), in order, such that j has not reached i after ``n_layers`` layers."""
     check_sizes(n_layers=n_layers, most=most)
     reached = next(islice(layer_by_layer(as_csrs(patterns, order)), n_layers - 1, None))
     return [(int(i), int(j)) for i, j in np.argwhere(~reached)[:most]]
 
 
 def is_strongly_connected(patterns: Sequence[Any]) -> bool:
-    """Whether the union of the patterns has a walk from every token to every token."""
+    """Returns whether the union of the patterns contains a walk from every token to every token."""
     return unreachable_pair(patterns) is None
 
 
 def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
-    """Returns tokens (i, j) such that no walk in the union leads from j to i, or None if there are none.
+    """Returns a pair of tokens (i, j) such that no walk in the union leads from j to i, or None if there is none.
 
     Token j lies in a strong component that no arc leaves, and i lies outside this component.
     """
@@ -178,15 +178,15 @@ def unreachable_pair(patterns: Sequence[Any]) -> tuple[int, int] | None:
 def static_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
     """Returns the first t for which the union of the first t patterns is strongly connected; None if never.
 
-    This is a lower bound on :func:`min_layers` but no substitute for it: layers act one after the other, and a walk
-    must use arcs in the order of the layers.
+    This is a lower bound on :func:`min_layers` but no substitute for it: layers are applied one after the other, so a
+    walk must use arcs in the order of the layers.
     """
     layers = as_csrs(patterns, order)
     return next((t for t in range(1, len(layers) + 1) if is_strongly_connected(layers[:t])), None)
 
 
 def causal_layers(patterns: Sequence[Any], order: Sequence[int] | None = None) -> int | None:
-    """Returns the smallest s for which S_i = {0 … i} for every token i, condition 3 of causal patterns; None if never.
+    """Returns the smallest s with S_i = {0 … i} for every token i, the causal form of condition 3; None if never.
 
     No causal pattern of two tokens or more can meet condition 3 itself, since S_i never exceeds {0 … i}. Every cycle of
     the union is a loop at one token, so the sets converge: once a full cycle through the patterns leaves them

@@ -1,12 +1,12 @@
-"""Universality "in expectation": the theorem's claim, its checkable assumptions, and the convergence of mask means.
+"""Universality "in expectation": the theorem's claim, assumptions that can be checked, and means over masks.
 
 The theorem bounds ∫ ‖f(X) − E[g(X)]‖ dX: the approximating function is a mean over all masks, not the result of one
 forward pass. Its proof rests on two assumptions about fixed patterns. *Assumption 1*, conditions 1 to 3, is checked by
 :mod:`theory.certificate`, but never on E[M], whose support says nothing about E[g(X)] (see :func:`mask_means`).
 *Assumption 2*, that softmax sharpens to a hard maximum, holds for each mask at the scale of :func:`sharpening_scale`.
-If |g| ≤ G, then |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A). So if the mask equals a fixed pattern A with probability near 1,
-E[g(X)] is near g on this pattern. For probabilities well inside (0, 1), nothing here or in the paper shows that E[g(X)]
-is universal. Numbers out of range and lists of wrong lengths raise SbmtError.
+If |g| ≤ G, then |E[g(M)] − g(A)| ≤ 2 G P(M ≠ A). If the mask equals a fixed pattern A with probability near 1, then
+E[g(X)] is therefore near g on this pattern. For probabilities well inside (0, 1), neither this module nor the paper
+shows that E[g(X)] is universal. Numbers out of range and lists of wrong lengths raise SbmtError.
 """
 
 import math
@@ -26,11 +26,11 @@ from theory.checks import as_floats, is_number
 from theory.realisability import edge_law
 
 OfMask = Callable[[EdgeList], Tensor]
-MAX_UNCERTAIN = 18  # number of uncertain edges, which give 262,144 masks
+MAX_UNCERTAIN = 18  # maximum number of uncertain edges, which give 262,144 masks
 
 
 class MaskMeans(NamedTuple):
-    """One token's attention under a random mask, averaged in three ways."""
+    """The attention output of one token under a random mask, averaged in three ways."""
 
     expectation: np.ndarray  # exact, by enumerating all masks; the empty mask gives 0
     on_support: np.ndarray  # the softmax over all keys with P(M_j = 1) > 0
@@ -43,7 +43,7 @@ def mask_means(
     scores: Sequence[float | int],
     self_loop: bool = True,
 ) -> MaskMeans:
-    """Compares E[softmax over a random mask] with the softmax on the support, and with weights by P(M_j = 1).
+    """Compares E[softmax over a random mask] with the softmax over the support, and with weights P(M_j = 1) e^score.
 
     The three differ, so a statement about the support of E[M] does not carry over to E[g(X)]. Each of up to 18 keys has
     a value (a number or a vector), a score, and a probability; a single probability applies to all keys. Keys are drawn
@@ -86,7 +86,7 @@ def sharpening_scale(n_keys: int, gap: float | int, tolerance: float | int) -> f
 
 
 def exact_expectation(of_mask: OfMask, block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """Computes E[g(M)] by calling g on all masks that the sampler can draw, 2^(uncertain edges), at most 2^18.
+    """Computes E[g(M)] by calling g on all masks that the sampler can draw: 2^(uncertain edges), at most 2^18.
 
     g is a function of an EdgeList with the block model's shape.
     """
@@ -113,10 +113,10 @@ def error_against_draws(
     truth: Tensor,
     generator: torch.Generator | None = None,
 ) -> list[float]:
-    """Returns root mean square errors, over entries and repetitions, of means of g over these numbers of masks.
+    """Returns the root mean square error of the mean of g over random masks, for each number of masks in ``n_draws``.
 
-    The true value is E[g(M)], for example from :func:`exact_expectation`. For each number of masks, the function takes
-    ``n_repetitions`` means; the expected squared error is σ²/n_draws.
+    The true value is E[g(M)], for example from :func:`exact_expectation`. Errors are averaged over the entries of g and
+    over ``n_repetitions`` means. The expected squared error is σ²/n_draws.
     """
     check_sizes(n_repetitions=n_repetitions, **{f"n_draws[{place}]": many for place, many in enumerate(n_draws)})
 
@@ -129,8 +129,8 @@ def error_against_draws(
 
 
 def decay_exponent(n_draws: Sequence[int], errors: Sequence[float]) -> float:
-    """Returns the least-squares slope of log error over log draws, which is −½ for means of independent draws."""
-    expected, do = "two or more numbers of draws, and positive errors", "measure more numbers of draws"
+    """Returns the least-squares slope of log error against log draws, which is −½ for means of independent draws."""
+    expected, do = "two or more numbers of draws, and positive errors", "measure at more numbers of draws"
     draws, found = (as_floats(part, expected, do) for part in (n_draws, errors))
     if draws.ndim != 1 or draws.shape != found.shape or len(set(draws)) < 2 or min(*draws, *found) <= 0:
         raise SbmtError(expected, (n_draws, errors), do)

@@ -1,4 +1,4 @@
-"""Condition 2: Hamiltonian paths of patterns are found with a witness, excluded by a proof, or left undecided.
+"""Condition 2: searches for Hamiltonian paths of patterns, which are found, excluded by a proof, or left undecided.
 
 Proofs are tried from cheap to expensive: first the order of the strong components, then degrees and matchings together
 with relays, and finally an exact search.
@@ -21,12 +21,12 @@ from theory.path_cover import TIME_LIMIT, Undecided, as_arcs, cover_with_few_pat
 
 Evidence = Literal["theorem", "exhaustive", "instance", "simulated", "heuristic"]
 """The kind of evidence: a proved theorem that applies to the case, a search through all cases, a check of the case
-entry by entry, a share of random draws, or a heuristic, which proves nothing."""
+entry by entry, the share of random draws, or a heuristic, which proves nothing."""
 
 
 @dataclass(frozen=True)
 class PathSearch:
-    """The result of a search for a Hamiltonian path, with a one-sentence reason."""
+    """The result of a search for a Hamiltonian path, with the reason in one sentence."""
 
     order: list[int] | None  # the tokens in the order of the path; None if there is none
     evidence: Evidence  # "instance" if a path was found; "theorem" or "exhaustive" if none exists
@@ -34,7 +34,7 @@ class PathSearch:
 
 
 def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
-    """Whether ``order`` visits every token once along arcs, so that ``A[order[t + 1], order[t]]`` holds for all t.
+    """Returns whether ``order`` visits every token once along arcs, so ``A[order[t + 1], order[t]]`` holds for all t.
 
     The check uses only the entries and no solver.
 
@@ -54,7 +54,7 @@ def check_path(pattern: Any, order: Sequence[int] | np.ndarray) -> bool:
 
 
 def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
-    """Finds a Hamiltonian path of a pattern's graph as a list of tokens; None if there is provably no path.
+    """Finds a Hamiltonian path in a pattern's graph, as a list of tokens; None if there is provably no path.
 
     Raises:
         SbmtError: If the pattern or the time limit, in seconds of exact search, is invalid.
@@ -72,8 +72,8 @@ def find_hamiltonian_path(pattern: Any, time_limit: float | int = TIME_LIMIT) ->
 def find_hamiltonian_cycle(pattern: Any, time_limit: float | int = TIME_LIMIT) -> list[int] | None:
     """Finds a Hamiltonian cycle as a list of tokens; None if there is provably no cycle.
 
-    Two tokens that attend to each other form a cycle; a loop at a single token does not. The search is for a path from
-    token 0 to a copy of it, which receives all arcs into token 0.
+    Two tokens that attend to each other form a cycle, but a loop at a single token does not. The function searches for
+    a path from token 0 to a copy of it, which receives all arcs into token 0.
     """
     entries = as_arcs(pattern).tocoo()  # row = where an arc ends
     n = entries.shape[0]
@@ -113,7 +113,7 @@ def search(pattern: Any, time_limit: float | int = TIME_LIMIT) -> PathSearch:
 
 
 def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int] | None:
-    """Joins consecutive paths by relays and puts unused relays at the end; returns None if there are too few relays."""
+    """Joins consecutive paths by relays, and appends the unused relays. Returns None if there are too few relays."""
     if len(paths) > len(relays) + 1:
         return None
     pieces = [[*path, *relays[place : place + 1]] for place, path in enumerate(paths)]
@@ -121,7 +121,7 @@ def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> l
 
 
 def _unordered_pair(arcs: csr_array) -> tuple[int, int] | None:
-    """Finds two tokens of which neither leads to the other, which excludes a Hamiltonian path; None if there are none.
+    """Finds two tokens without a walk between them in either direction, which exclude a Hamiltonian path, or None.
 
     Such tokens exist if and only if the topological order of the strong components is not unique.
     """

@@ -1,7 +1,7 @@
-"""Covering a digraph with the fewest vertex-disjoint paths: bounds, a quick cover, and exact search.
+"""Covers a digraph with the fewest vertex-disjoint paths, by bounds, a quick cover, and exact search.
 
-Arcs are square boolean matrices; an arc starts at its row and ends at its column, and loops are ignored. A Hamiltonian
-path is a cover by one path, so the same model for the constraint solver decides both.
+Arcs are given as square boolean matrices. An arc starts at its row and ends at its column, and loops are ignored. A
+Hamiltonian path is a cover by one path, so the same model for the constraint solver decides both problems.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -21,14 +21,14 @@ MAX_ARCS = 1_000_000  # a model with more arcs could not even be built within th
 
 
 class Undecided(RuntimeError):
-    """Raised if nothing was found or excluded within the limits, which is an outcome and not the caller's mistake."""
+    """Raised if nothing was found or excluded within the limits. This is an outcome, and not an error of the caller."""
 
 
 @dataclass(frozen=True)
 class PathCover:
     """Vertex-disjoint paths that cover all vertices, with a lower bound on their number."""
 
-    lower: int  # no cover has fewer paths; a cover with as many paths is a smallest one
+    lower: int  # no cover has fewer paths, so a cover with this number of paths is a smallest one
     paths: list[list[int]]
     is_searched: bool = False  # whether the bound rests on exhaustive search rather than on degrees and matchings alone
 
@@ -37,7 +37,7 @@ def as_arcs(arcs: Any) -> csr_array:
     """Converts a square boolean array or scipy sparse array to CSR form and removes its diagonal.
 
     Raises:
-        SbmtError: If this is anything else; the functions below raise it, too.
+        SbmtError: If this is anything else. The functions below raise it, too.
     """
     coo = as_csr(arcs).tocoo()
     keep = coo.row != coo.col
@@ -52,8 +52,8 @@ def matching_deficit(arcs: Any) -> int:
 def path_cover_bounds(arcs: Any) -> tuple[int, int]:
     """Bounds the path cover number from below and above, by degrees and a maximum matching.
 
-    The lower bound is the largest of the numbers of sources and sinks and N − ν: a cover with P paths uses N − P arcs,
-    which form a matching. The upper bound is N − ν plus the number of cycles in the matching, as each is cut open once.
+    The lower bound is the largest of the number of sources, the number of sinks, and N − ν: a cover with P paths uses
+    N − P arcs, which form a matching. The upper bound is N − ν plus the number of cycles, each of which is cut once.
     """
     lower, _, pieces = _bounds(as_arcs(arcs))
     return lower, len(pieces)
@@ -69,7 +69,7 @@ def path_cover(arcs: Any, time_limit: float | int = TIME_LIMIT) -> int:
 
 
 def smallest_cover(arcs: csr_array, time_limit: float | int = TIME_LIMIT) -> PathCover:
-    """Finds a cover with the fewest paths; raises Undecided if it is not found in time."""
+    """Finds a cover with the fewest paths, or raises Undecided if none is found in time."""
     cover = cover_with_few_paths(arcs, time_limit=time_limit)
     if cover.lower < len(cover.paths):
         raise Undecided(f"the path cover number is between {cover.lower} and {len(cover.paths)}")
@@ -81,9 +81,9 @@ def cover_with_few_paths(
 ) -> PathCover:
     """Finds a cover with the fewest paths, or one good enough to decide whether ``at_most`` paths suffice.
 
-    The numbers of paths of the weak components add up. Each component is bounded first; until the matter is decided,
-    components whose bounds differ are searched exactly. If time runs out, ``lower`` and the number of paths differ.
-    Arcs must not be loops, and the time limit is in seconds for all components together.
+    The numbers of paths of the weak components add up. Each component is bounded first. Components whose bounds differ
+    are then searched exactly, until the question is decided. If time runs out, ``lower`` and the number of paths
+    differ. Arcs must not be loops, and the time limit is in seconds for all components together.
     """
     end = monotonic() + as_number(time_limit, "a time limit of 0 seconds or more", "use 0 for cheap proofs alone", 0)
     if arcs.shape[0] == 0:
@@ -110,8 +110,8 @@ def cover_with_few_paths(
 def quick_cover(arcs: csr_array) -> PathCover:
     """Joins the pieces of a maximum matching greedily into a cover.
 
-    The matching consists of paths and cycles. A piece absorbs another if an arc leads from its end to the start of a
-    path or to any vertex of a cycle. This covers a complete graph by one path.
+    The pieces are paths and cycles. A piece is joined to another if an arc leads from its end to the start of a path or
+    to any vertex of a cycle. A complete graph is thus covered by one path.
 
     Cost: O(arcs · √n) for the matching.
     """

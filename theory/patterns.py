@@ -1,7 +1,7 @@
-"""Attention patterns as boolean matrices, with row = query and column = key.
+"""Attention patterns as boolean matrices, with one row per query and one column per key.
 
-The arc of an entry runs from key to query: ``A[i, j]`` is the arc j → i, the direction in which information flows.
-Impossible sizes, such as more blocks than tokens, and relays that are not distinct tokens raise SbmtError.
+Entry ``A[i, j]`` is an arc from key j to query i, which is the direction in which information flows. Impossible sizes,
+such as more blocks than tokens, and relays that are not distinct tokens raise SbmtError.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Relays = str | Sequence[SupportsIndex]
 
 
 def blocks(n: int, k: int) -> np.ndarray:
-    """Returns the block of every token, ``(i·k) // n``; this gives k blocks whose sizes differ by at most one."""
+    """Returns the block of every token, ``(i·k) // n``. There are k blocks, whose sizes differ by at most one."""
     check_sizes(n=n, k=k)
     if k > n:
         raise SbmtError("1 ≤ k ≤ n", f"n = {n}, k = {k}", "give every block at least one token")
@@ -27,7 +27,7 @@ def blocks(n: int, k: int) -> np.ndarray:
 
 
 def block_sizes(n: int, k: int) -> list[int]:
-    """Returns the sizes of the k blocks; with n = qk + r, r blocks have q + 1 tokens and the others q."""
+    """Returns the sizes of the k blocks. If n = qk + r, r blocks have q + 1 tokens and the others have q."""
     return np.bincount(blocks(n, k), minlength=k).tolist()
 
 
@@ -53,7 +53,7 @@ def relay_tokens(n: int, k: int, relays: Relays = "last") -> list[int]:
 
 
 def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
-    """Returns ``[A1, A2, A3]``: tokens read their own blocks, all tokens read relays, and relays read all tokens.
+    """Returns ``[A1, A2, A3]``, where tokens read their blocks, all tokens read relays, and relays read all tokens.
 
     Each pattern has a full diagonal; A3 is the transpose of A2.
 
@@ -69,7 +69,7 @@ def three_patterns(n: int, k: int, relays: Relays = "last") -> list[Pattern]:
 
 
 def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
-    """Computes the numbers of entries of the three patterns and of their union by formula.
+    """Computes the numbers of entries of the three patterns and of their union from formulas.
 
     A1 has the sum of the squared block sizes; with R relays, A2 and A3 have n R + n − R each, and the union has
     2 n R − R² plus the sum of the squared numbers of non-relays in each block. If patterns are supports of E[M], blocks
@@ -87,15 +87,15 @@ def pattern_counts(n: int, k: int, relays: Relays = "last") -> dict[str, int]:
 
 
 def one_based_blocks(n: int, k: int) -> np.ndarray:
-    """Applies the paper's ⌊ik/n⌋ literally, with i from 1; this gives k + 1 classes, with token n alone in class k."""
+    """Applies the paper's ⌊ik/n⌋ literally, with i from 1. This gives k + 1 classes, with token n alone in class k."""
     check_sizes(n=n, k=k)
     return np.arange(1, int(n) + 1, dtype=np.int64) * k // n
 
 
 def strided(n: int, stride: int) -> list[Pattern]:
-    """Returns the strided factorised patterns, which are causal, of a token and the ones before it.
+    """Returns the two strided factorised patterns, which are causal.
 
-    For the stride l, the first has the l + 1 keys i − l … i, and the second has the keys i, i − l, i − 2l and so on.
+    With stride l, query i reads the l + 1 keys i − l … i in the first, and the keys i, i − l, i − 2l … in the second.
 
     Source: Child et al. (2019), section 4.2.
     """
@@ -107,14 +107,14 @@ def strided(n: int, stride: int) -> list[Pattern]:
 def fixed(n: int, stride: int, c: int, *, causal: bool = True, self_loops: bool = False) -> list[Pattern]:
     """Returns the fixed factorised patterns: a token's block of ``stride`` tokens, and the last c tokens of each block.
 
-    With ``causal``, no token attends to a later one; with ``self_loops``, the second pattern has a full diagonal, which
-    it otherwise lacks where i mod l < l − c for the stride l.
+    With ``causal``, no token attends to a later token. With ``self_loops``, the second pattern has a full diagonal;
+    otherwise, its diagonal entries with i mod l < l − c are missing, where l is the stride.
 
     Source: Child et al. (2019), section 4.2.
     """
     check_sizes(n=n, stride=stride)
     if not is_integer(c) or not 0 <= c <= stride:
-        raise SbmtError(f"c in [0, {stride}]", c, "use at most the tokens of a block")
+        raise SbmtError(f"c in [0, {stride}]", c, "use at most the number of tokens in a block")
     i, j = np.ogrid[:n, :n]
     is_allowed = (j <= i) if causal else np.ones((n, n), dtype=bool)
     own = (i // stride == j // stride) & is_allowed

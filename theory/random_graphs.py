@@ -1,8 +1,8 @@
 """Hamiltonian cycles and paths in directed G(n, p) without loops: exact results and limits.
 
-Lemma 1 shows that at its probability the *expected number* of Hamiltonian cycles is at least 1. This does not mean that
-a cycle exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) tend to 0 as n
-grows. Throughout, p is an arc probability in [0, 1] or ``"lemma1"``; anything else raises SbmtError, as does n < 1.
+Lemma 1 shows that, at its probability, the *expected number* of Hamiltonian cycles is at least 1. This does not mean
+that a cycle exists: the mean degree stays below 4, some token has no incoming arc, and P(cycle) and P(path) tend to 0
+as n grows. Throughout, p is an arc probability in [0, 1] or ``"lemma1"``. Other values and n < 1 raise SbmtError.
 """
 
 import math
@@ -16,7 +16,7 @@ from sbmt.errors import SbmtError, check_sizes
 from theory.checks import as_number
 
 Probability = float | int | str
-MAX_ENUMERATED = 5  # tokens, which give 2^20 graphs; 6 tokens give 2^30
+MAX_ENUMERATED = 5  # maximum number of tokens, which gives 2^20 graphs; 6 tokens would give 2^30
 
 
 class Limit(NamedTuple):
@@ -29,7 +29,7 @@ class Limit(NamedTuple):
 def lemma1_probability(n: int | float) -> float:
     """Returns Lemma 1's edge probability, p_L(n) = (e/n) n^(1/n), for any real n ≥ 1.
 
-    It decreases in n and is **above 1 for n ≤ 3**, where it is not a probability; :func:`arc_probability` caps it.
+    The value decreases in n. **For n ≤ 3 it is above 1**, so it is not a probability; :func:`arc_probability` caps it.
     Since n p_L(n) ≤ 3.921, there are O(n) edges.
 
     Paper: Lemma 1. In one copy of the text, the exponent 1/n is misprinted as 1/2.
@@ -43,7 +43,7 @@ def lemma1_probability(n: int | float) -> float:
 
 
 def arc_probability(n: int, p: Probability) -> float:
-    """Converts ``p``, a number in [0, 1] or ``"lemma1"`` for p_L(n) capped at 1, to a probability."""
+    """Returns ``p`` if it is a number in [0, 1], or p_L(n), capped at 1, if it is ``"lemma1"``."""
     check_sizes(n=n)
     if isinstance(p, str) and p == "lemma1":
         return min(1.0, lemma1_probability(n))
@@ -51,7 +51,7 @@ def arc_probability(n: int, p: Probability) -> float:
 
 
 def expected_hamiltonian_cycles(n: int, p: Probability) -> float:
-    """Returns the expected number of Hamiltonian cycles, (n − 1)! pⁿ, or 0 for one token; ∞ beyond the range of floats.
+    """Returns the expected number of Hamiltonian cycles, (n − 1)! pⁿ, or 0 for one token. Overflow gives ∞.
 
     At p_L(n) this is n! (e/n)ⁿ ≈ √(2πn), which grows, whereas P(a cycle exists) tends to 0.
 
@@ -76,8 +76,8 @@ def prob_no_zero_out_degree(n: int, p: Probability) -> float:
 def prob_all_degrees(n: int, p: Probability) -> float:
     """Returns P(every token has an incoming and an outgoing arc), a tighter upper bound on P(cycle).
 
-    It is Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc. The
-    sum alternates, so the number of digits is doubled until at least 20 of them survive the cancellation.
+    This is Σ_b (−1)^b C(n, b) q^(b(n−1)) (1 − q^(n−b))^b (1 − q^(n−b−1))^(n−b), where b tokens have no incoming arc.
+    The sum alternates, so the precision is doubled until at least 20 digits survive the cancellation.
     """
     import mpmath
 
@@ -95,7 +95,7 @@ def prob_all_degrees(n: int, p: Probability) -> float:
 
 
 def prob_cycle_exact(n: int, p: Probability) -> float:
-    """Computes P(a Hamiltonian cycle exists) by enumerating all 2^(n(n−1)) graphs, for n ≤ 5."""
+    """Computes P(a Hamiltonian cycle exists) for n ≤ 5 by enumerating all 2^(n(n−1)) graphs."""
     probability = arc_probability(n, p)
     if n > MAX_ENUMERATED:
         raise SbmtError(f"n ≤ {MAX_ENUMERATED}", n, "use theory.simulation for larger graphs")
@@ -113,14 +113,14 @@ def prob_cycle_exact(n: int, p: Probability) -> float:
 def threshold_probability(n: int, c: float | int) -> float:
     """Returns the probability at which directed G(n, p) becomes Hamiltonian, (ln n + c)/n, clamped to [0, 1].
 
-    The term ln ln n in textbooks is needed for undirected graphs; here it is sufficient but not sharp.
+    The additional term ln ln n in textbooks is needed for undirected graphs. Here it is sufficient but not sharp.
     """
     check_sizes(n=n)
     return min(1.0, max(0.0, (math.log(n) + as_number(c, "a number c", "use c in p = (ln n + c)/n")) / n))
 
 
 def directed_limit(c: float | int) -> Limit:
-    """Returns limits at p = (ln n + c)/n: P(cycle) → e^(−2L) and P(path) → (1 + L)² e^(−2L), L = e^(−c), as n → ∞.
+    """Returns the limits e^(−2L) of P(cycle) and (1 + L)² e^(−2L) of P(path) at p = (ln n + c)/n, with L = e^(−c).
 
     The limit for cycles is a theorem. The limit for paths rests on an assumption that simulations support: the only
     obstacles are two or more tokens without incoming arcs, or two or more without outgoing arcs.

@@ -1,9 +1,9 @@
 """Explicit block models that show which patterns can be drawn, with the rates and edge counts of each sampler.
 
 The paper's block matrix is a softmax over all k² entries. It sums to 1, so the blocks share one unit of probability.
-Under the Poisson link rates are unbounded and there is no such budget: a single head draws A1 with p → 1, blocks of 4
-tokens suffice for every k, and Algorithm 1 is exact. This does not repair Lemma 1, the O(kn) instead of O(n) edges, the
-order of the patterns, relays that are visited twice, or the confusion of E[softmax] with the softmax on the support.
+With the Poisson link, rates are unbounded and there is no such budget: a single head draws A1 with p → 1, blocks of 4
+tokens suffice for every k, and Algorithm 1 is exact. Other errors remain: Lemma 1, the claim of O(n) instead of O(kn)
+edges, the order of the patterns, relays that are visited twice, and E[softmax] taken for the softmax on the support.
 
 Numbers out of range, wrong shapes and unknown names raise SbmtError.
 """
@@ -30,15 +30,15 @@ from theory.random_graphs import Probability, arc_probability, lemma1_probabilit
 Matrix = Num[np.ndarray, "_ _"] | Sequence[Sequence[float | int]]
 
 BLOCK_CAPS: dict[str, Callable[[int], float]] = {
-    "bernoulli": lambda k: 1 / k,  # bilinear link, exact samplers
-    "fastrg": lambda k: -math.expm1(-1 / k),  # bilinear link, Algorithm 1, which merges repeated draws
-    "poisson": lambda k: math.nextafter(1.0, 0.0),  # Poisson link, any sampler, which allow every p below 1
+    "bernoulli": lambda k: 1 / k,  # bilinear link with exact samplers
+    "fastrg": lambda k: -math.expm1(-1 / k),  # bilinear link with Algorithm 1, which merges repeated draws
+    "poisson": lambda k: math.nextafter(1.0, 0.0),  # Poisson link with any sampler, which allows every p below 1
 }
-"""For each law, the largest probability of edges within k blocks, from equation 5."""
+"""Maps each law to the largest probability of edges within k blocks, which follows from equation 5."""
 
 
 class Budget(NamedTuple):
-    """The probability that a block needs, the largest that it can have, and whether the latter is enough."""
+    """The probability that a block needs, the largest probability that it can have, and whether this is enough."""
 
     needed: float
     cap: float
@@ -53,11 +53,11 @@ class Attained(NamedTuple):
 
 
 def in_block_bound(groups: int, p_out: float | int) -> float:
-    """Returns the largest mean in-block probability of g equal blocks, 1/g + (g − 1)/2 · p_out, for any clusters.
+    """Bounds the mean in-block probability of g equal blocks by 1/g + (g − 1)/2 · p_out, for any clusters.
 
     The matrix of probabilities is a convex mixture of rectangles, and a 0/1 rectangle with t diagonal blocks also has
     t² − t other blocks; t/g ≤ 1/g + (t² − t)/(2g) for integer t. The bound is tight if clusters are all 2-subsets.
-    ``p_out`` is the mean cross-block probability. A bound above 1 is vacuous.
+    ``p_out`` is the mean probability across blocks. A bound above 1 is vacuous.
     """
     check_sizes(groups=groups)
     p_out = as_number(p_out, "p_out in [0, 1]", "give the mean probability of edges between blocks", 0, 1)
@@ -66,7 +66,7 @@ def in_block_bound(groups: int, p_out: float | int) -> float:
 
 
 def block_cap(k: int, law: str = "bernoulli") -> float:
-    """Returns the largest probability of edges within k blocks if none are between blocks (:data:`BLOCK_CAPS`)."""
+    """Returns the largest probability of edges within k blocks if there are none between blocks."""
     check_sizes(k=k)
     return choose("law", law, BLOCK_CAPS)(int(k))
 
@@ -88,7 +88,7 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
 
 
 def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
-    """Checks whether the smallest of k blocks, with ⌊n/k⌋ tokens, can have Lemma 1's probability (not in Figure 6)."""
+    """Checks whether the smallest of k blocks, with ⌊n/k⌋ tokens, can have Lemma 1's probability; not in Figure 6."""
     needed, cap = lemma1_probability(min(block_sizes(n, k))), block_cap(k, law)
     return Budget(needed, cap, needed <= cap)
 
@@ -113,10 +113,10 @@ def realise(
 ) -> BlockModel:
     """Builds a block model of one head that draws a pattern, except for self-loops, as well as its link allows.
 
-    *Bilinear, A1*: clusters are C = c I and memberships one-hot; p → 1/k, the whole budget. *Bilinear, other patterns*:
-    one cluster has norm c and k − 1 are at the origin, where every membership is σ(0) = ½; in the first cluster, chosen
-    tokens have logit ``node · c`` and other tokens its negative; p → 1. *Poisson*: clusters are C = c I, and tokens
-    have membership α in one cluster, such that p = 1 − e^(−rate); across blocks, rates are e^(−c²) times as high.
+    *Bilinear, A1*: clusters are C = c I and memberships one-hot, so p → 1/k, the whole budget. *Bilinear, others*: one
+    cluster has norm c; the others are at the origin, where every membership is σ(0) = ½. In the first, chosen tokens
+    have logit ``node · c`` and other tokens its negative, so p → 1. *Poisson*: clusters are C = c I, and tokens have
+    membership α in one cluster, so p = 1 − e^(−rate). Rates across blocks are smaller by a factor of e^(−c²).
 
     Patterns are ``"A1"``, ``"A2"``, ``"A3"`` and ``"full"``, on n tokens in k blocks.
 
@@ -140,7 +140,7 @@ def realise(
 
 
 def edge_law(block_model: BlockModel, sampler: str = "exact") -> Tensor:
-    """Returns P(edge) of every pair under a sampler; ``fastrg`` turns a bilinear rate r into 1 − e^(−r)."""
+    """Returns P(edge) of every pair under a sampler. ``fastrg`` converts a bilinear rate r to 1 − e^(−r)."""
     choose("sampler", sampler, SAMPLERS)
     query, key = block_model.rate_factors()
     return probability(law_of(sampler, block_model.link), query @ key.mT)
@@ -150,18 +150,18 @@ def attained(block_model: BlockModel, pattern: Any, sampler: str = "exact") -> A
     """Measures how well the first head draws a pattern, ignoring the diagonal, because self-loops are added."""
     law, is_wanted = edge_law(block_model, sampler)[0, 0].detach().double().numpy(), as_csr(pattern).toarray()
     if law.shape != is_wanted.shape:
-        raise SbmtError(f"a pattern of shape {law.shape}", is_wanted.shape, "build both for the same tokens")
+        raise SbmtError(f"a pattern of shape {law.shape}", is_wanted.shape, "use the same tokens for both")
     others = ~np.eye(len(law), dtype=bool)
     inside, outside = law[is_wanted & others], law[~is_wanted & others]
     return Attained(float(inside.min(initial=1.0)), float(outside.max(initial=0.0)))
 
 
 def saturated_heads(n: int, k: int, node: float | int = 40.0, relays: Relays = "last") -> list[BlockModel]:
-    """Builds k + 2 heads of one cluster each that draw their patterns with probability → 1: corrected lemma (a).
+    """Builds k + 2 heads of one cluster each, which draw their patterns with probability → 1 (corrected lemma (a)).
 
-    Head b draws block b; the last two heads draw A3 and A2. With a single cluster the block matrix is 1, so each head
-    has the whole budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² + 2kn)(1 −
-    σ(node)²), with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
+    Head b draws block b, and the last two heads draw A3 and A2. With a single cluster, the block matrix is 1, so each
+    head has the whole budget; memberships are σ(±node). All conditions hold with probability at least 1 − (Σ m_b² +
+    2kn)(1 − σ(node)²), with n²/k + O(kn) off-diagonal entries. The paper's three heads cannot do this.
     """
     node = _finite(node)
     in_block, _ = _one_hot("A1", n, k, relays)
@@ -189,8 +189,8 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
     """Computes the rates of Algorithm 1, as intended and as printed, from Y ``(n, k)``, B ``(k, k)`` and Z ``(m, k)``.
 
     Let D_Y be the column sums of Y, Ȳ = Y D_Y⁻¹ and B̄ = D_Y B D_Z. Drawing (u, v) from B̄, then i from Ȳ_u and j from
-    Z̄_v, gives the pair (i, j) the rate Y_i B Z_jᵀ. The paper prints D_Y and D_Z inverted; then a column of zeros makes
-    the rate infinite.
+    Z̄_v, gives the pair (i, j) the rate Y_i B Z_jᵀ. The paper prints D_Y and D_Z inverted, so that a column of zeros
+    makes the rate infinite.
     """
     do = "pass non-negative memberships and rates"
     y, b, z = (as_floats(part, "rows of finite numbers ≥ 0", do, 0) for part in (query, block_matrix, key))
@@ -205,15 +205,15 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
 
 
 def fastrg_max_density(exploration: float | int = 0.0) -> float:
-    """Returns the largest density of Algorithm 1's masks, 1 − e^(−(1 + δ)), which every p = 1 and exploration δ give.
+    """Returns the largest density of Algorithm 1's masks, 1 − e^(−(1 + δ)), for p = 1 everywhere and exploration δ.
 
-    Paper: section 4.2 says that full attention can be attained, but Algorithm 1 under the paper's link cannot do so.
+    Paper: section 4.2 says that full attention can be attained, but with the paper's link, Algorithm 1 cannot do so.
     """
     return -math.expm1(-(1 + _delta(exploration)))
 
 
 def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
-    """Returns P(non-relay i does not reach non-relay j ≠ i through k relays after layers A3 and A2) = (1 − q²)^k.
+    """Returns P(non-relay i does not reach non-relay j ≠ i through k relays in layers A3 and A2) = (1 − q²)^k.
 
     Each relay arc is drawn independently with probability q, by default 1 − 1/e as in Algorithm 1.
     """
@@ -224,7 +224,7 @@ def two_hop_miss(k: int, relay_probability: float | int | None = None) -> float:
 
 
 def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
-    """Counts the draws in which layers A3 and A2 connect all pairs if Algorithm 1 draws their relay arcs at p = 1."""
+    """Counts the draws in which layers A3 and A2 connect all pairs, if Algorithm 1 draws their relay arcs at p = 1."""
     check_sizes(n_draws=n_draws)
     _, spread, gather = three_patterns(n, k)
     rng, loops, hits = np.random.default_rng(seed), np.eye(n, dtype=bool), 0
@@ -238,11 +238,11 @@ def simulate_two_hops(n: int, k: int, n_draws: int, *, seed: int = 0) -> int:
 def expected_entries(
     n: int, k: int, p: Probability = "lemma1", *, self_loops: bool = True, relays: Relays = "last"
 ) -> dict[str, float]:
-    """Computes expected entries of ``A1``, ``A2``, ``A3``, their ``sum`` and ``union``; only block arcs are random.
+    """Computes the expected numbers of entries of ``A1``, ``A2``, ``A3``, their ``sum`` and their ``union``.
 
     With R = k relays and m = n/k, A1 has n + n(m − 1)p entries, ≈ (e + 1)n at p_L(m), and A2 and A3 have nk + n − k.
     Their sum is about (e + 3)n + 2kn and the union about 2kn + (e + 1)n − k², which is O(kn), and O(n) only for bounded
-    k. ``"lemma1"`` means each block's own p_L, capped at 1; without ``self_loops`` the diagonal does not count.
+    k. Only block arcs are random. ``"lemma1"`` is each block's p_L, capped at 1; ``self_loops`` counts the diagonal.
 
     Paper: the proof of Theorem 1 in the appendix says O(kn); section 4.3 says O(n).
     """
@@ -268,12 +268,12 @@ def _delta(given: float | int) -> float:
 
 
 def _finite(given: float | int) -> float:
-    most = math.sqrt(sys.float_info.max)  # so that the square is finite, too
+    most = math.sqrt(sys.float_info.max)  # the square must be finite, too
     return as_number(given, "finite c, node and rate", "use moderate values", -most, most)
 
 
 def _one_hot(pattern: str, n: int, k: int, relays: Relays) -> tuple[Tensor, Tensor]:
-    """Returns one-hot clusters of queries and keys: by block for A1; otherwise, only chosen tokens are in the first."""
+    """Returns one-hot clusters of queries and keys, by block for A1; otherwise, chosen tokens are in the first."""
     in_block = torch.eye(k, dtype=torch.float64)[torch.from_numpy(blocks(n, k))]
     everyone, relay = torch.zeros(2, n, k, dtype=torch.float64)
     everyone[:, 0] = 1

@@ -30,15 +30,15 @@ class RelayVerdict:
 def relay_theorem(
     n: int, k: int, block_arcs: Sequence[Sequence[int]], relays: Relays = "last", time_limit: float | int = TIME_LIMIT
 ) -> RelayVerdict:
-    """Decides whether the union of block arcs and relays, which read all and are read by all, has a Hamiltonian path.
+    """Decides whether the union of block arcs and relays, with arcs to and from all tokens, has a Hamiltonian path.
 
     With R relays and arcs D among the other N = n − R tokens, a path exists if and only if pc(D) ≤ R + 1. If R ≥ 1 and
     n ≥ 3, a cycle exists if and only if pc(D) ≤ R. Proof: deleting the R relays from a path leaves at most R + 1
-    non-empty paths (from a cycle, at most R), which cover D. Conversely, relays join the paths of a cover, one between
-    any two, and unused relays follow at the end.
+    non-empty paths (from a cycle, at most R), which cover D. Conversely, the paths of a cover can be joined by one
+    relay between any two, and the unused relays follow at the end.
 
-    Without block arcs pc(D) = N, so there is a path if and only if n ≤ 2R + 1. With complete blocks pc(D) is the number
-    of blocks that contain a non-relay, so k relays are always enough.
+    Without block arcs, pc(D) = N, so there is a path if and only if n ≤ 2R + 1. With complete blocks, pc(D) is the
+    number of blocks that contain a non-relay, so k relays are always enough.
 
     Arcs are [from, to], and arcs at relays are ignored. Raises :class:`~theory.path_cover.Undecided` if the solver does
     not find the fewest paths within ``time_limit`` seconds.
@@ -60,9 +60,9 @@ def relay_theorem(
 
 
 def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
-    """Builds a Hamiltonian path for complete blocks in O(n): non-relays block by block, with relays between blocks.
+    """Builds a Hamiltonian path for complete blocks in O(n), with non-relays block by block and relays between blocks.
 
-    Returns None if there are fewer relays than complete blocks need, in which case no path exists.
+    Returns None if there are too few relays, in which case no path exists.
 
     Example:
         >>> canonical_path(16, 4)
@@ -77,8 +77,8 @@ def canonical_path(n: int, k: int, relays: Relays = "last") -> list[int] | None:
 def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Sequence[int]) -> list[int]:
     """Builds a Hamiltonian path from a Hamiltonian cycle and one relay per block, which repairs the paper's proof.
 
-    The path follows each cycle from the successor of its relay to the relay, from which an arc leads to the start of
-    the next cycle. No token is visited twice, and the arcs of A1 and A2 suffice.
+    The path follows each cycle from the successor of its relay to the relay. From there, an arc leads to the next
+    cycle. No token is visited twice, and the arcs of A1 and A2 suffice.
 
     Each cycle lists the tokens of a block along its arcs; the relays are one token of each cycle, in any order.
 
@@ -101,10 +101,10 @@ def one_relay_per_block_path(n: int, cycles: Sequence[Sequence[int]], relays: Se
 
 
 def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
-    """Returns the walk of the paper's proof: a whole block, a relay, the next whole block, and so on.
+    """Returns the walk of the paper's proof, which visits a whole block, a relay, the next whole block, and so on.
 
-    If k ≥ 2 it visits tokens twice: every relay used as a bridge also lies in a block that is walked completely, which
-    adds k − 1 visits. ``relay="same"`` uses the first relay at every hop, ``"next"`` a new relay each time.
+    If k ≥ 2, the walk visits tokens twice: every relay used as a bridge also lies in a block that is visited as a
+    whole, which adds k − 1 visits. ``relay="same"`` uses the first relay at every hop, and ``"next"`` a new one.
     """
     block, chosen = blocks(n, k), relay_tokens(n, k)
     step = choose("relay", relay, {"same": 0, "next": 1})
@@ -116,10 +116,10 @@ def paper_walk(n: int, k: int, relay: str = "same") -> list[int]:
 
 
 def counterexample() -> tuple[int, int, list[tuple[int, int]]]:
-    """Returns the smallest n and k, with block arcs, where each block has a Hamiltonian cycle but the union no path.
+    """Returns the smallest n and k, with block arcs such that each block has a Hamiltonian cycle but the union no path.
 
-    They are n = 18 and k = 3. Deleting the relays 15, 16 and 17 from the last cycle leaves three tokens without arcs,
-    so five paths are needed, but three relays join only four.
+    This case has n = 18 and k = 3. Deleting the relays 15, 16 and 17 from the last cycle leaves three tokens without
+    arcs, so five paths are needed, but three relays can join only four.
     """
     cycles = ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 15, 13, 16, 14, 17])
     arcs = [(a, b) for cycle in cycles for a, b in zip(cycle, cycle[1:] + cycle[:1], strict=True)]

@@ -1,4 +1,4 @@
-"""Checks statements, shows the results in a table, and draws certificates."""
+"""Checks statements, tabulates the results, and draws certificates."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ GRADES = {
 
 @dataclass(frozen=True)
 class Result:
-    """A statement with its result: whether the numbers are as stated, and a sentence with the numbers."""
+    """The result of checking a statement: whether its numbers are as stated, and a sentence with the numbers found."""
 
     statement: Statement
     holds: bool
@@ -45,7 +45,7 @@ class Result:
 
 
 def run(statements: Iterable[Statement] = STATEMENTS) -> list[Result]:
-    """Checks the statements one after the other; a check that raises counts as failed."""
+    """Checks the statements one after the other. A check that raises an exception counts as failed."""
     results = []
     for statement in statements:
         try:
@@ -76,9 +76,9 @@ def table(results: Sequence[Result]) -> "Table":
 def draw_certificate(certificate: Certificate, patterns: Sequence[Any]) -> "Figure":
     """Draws a certificate as a figure with two panels.
 
-    Left: the entries of the union, with queries as rows and the Hamiltonian path highlighted. Right: how many tokens
-    have reached a token after each layer (minimum, mean and maximum), for as many layers as condition 3 takes. If it
-    does not hold, the panel shows two cycles, or a single pass if the patterns act once.
+    Left: the entries of the union, with queries as rows and the Hamiltonian path highlighted. Right: the minimum, mean
+    and maximum number of tokens that have reached a token after each layer, until condition 3 holds. If it does not
+    hold, the panel shows two cycles through the patterns, or a single pass if they are applied once.
     """
     import matplotlib.figure
 

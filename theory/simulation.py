@@ -1,4 +1,4 @@
-"""Estimates of how often sampled patterns satisfy the theory's conditions, with intervals, from reproducible draws.
+"""Estimates how often sampled patterns satisfy the theory's conditions, with intervals and reproducible draws.
 
 Sizes, probabilities and time limits out of range raise SbmtError.
 """
@@ -22,7 +22,7 @@ from theory.random_graphs import Probability, arc_probability
 
 @dataclass(frozen=True)
 class Estimate:
-    """The number of draws in which an event occurred."""
+    """An estimate of a probability from the number of draws in which an event occurred."""
 
     hits: int  # number of draws in which the event was proved to occur
     n_draws: int
@@ -30,11 +30,11 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """The share of hits, or NaN if a draw is undecided, because omitting it would favour one outcome."""
+        """The share of hits, or NaN if a draw is undecided, since leaving it out would favour one outcome."""
         return float("nan") if self.n_undecided else self.hits / self.n_draws
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Computes the Clopper-Pearson interval, whose coverage is at least the confidence, a number in (0, 1).
+        """Computes the Clopper-Pearson interval, whose coverage is at least ``confidence``, a number in (0, 1).
 
         Undecided draws count as misses for the lower end and as hits for the upper end.
 
@@ -52,9 +52,9 @@ class Estimate:
 
 
 def estimate(event: Callable[[np.random.Generator], bool], n_draws: int, *, seed: int = 0) -> Estimate:
-    """Counts how often an event occurs; ``event`` draws from a generator and returns a bool or raises Undecided.
+    """Counts how often an event occurs. ``event`` draws from a generator, and returns a bool or raises Undecided.
 
-    Draw t has its own generator, seeded with (seed, t), so increasing the number of draws keeps the first ones.
+    Draw t uses a generator with the seed (seed, t), so the first draws stay the same if there are more of them.
     """
     check_sizes(n_draws=n_draws)
     hits = n_undecided = 0
@@ -80,9 +80,9 @@ def certify_draws(
     repeat: bool = True,
     time_limit: float | int = TIME_LIMIT,
 ) -> DrawsReport:
-    """Runs :func:`~theory.certificate.certify` with these options on each draw and counts the outcomes.
+    """Runs :func:`~theory.certificate.certify` with the given options on each draw, and counts the outcomes.
 
-    A draw is a list of patterns, one per layer, and draws are independent; ``draws`` may be a generator.
+    A draw is a list of patterns, one per layer. Draws must be independent, and ``draws`` may be a generator.
     """
     if isinstance(draws, str) or not np.iterable(draws):
         raise SbmtError("lists of patterns", repr(draws), "give one list of patterns per draw")
@@ -98,7 +98,7 @@ def certify_draws(
 
 
 def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
-    """Draws a directed G(n, p) without loops as a pattern, with row = query, so entry (i, j) is the arc j → i."""
+    """Draws a directed G(n, p) without loops as a pattern, with one row per query, so entry (i, j) is the arc j → i."""
     probability = arc_probability(n, p)
     pattern = rng.random((n, n)) < probability
     np.fill_diagonal(pattern, False)
@@ -106,7 +106,7 @@ def draw_graph(n: int, p: Probability, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_block_arcs(n: int, k: int, p: Probability, rng: np.random.Generator) -> csr_array:
-    """Draws a G(m, p) in each of k blocks; ``"lemma1"`` means each block's own p_L(m). Arcs start at their rows."""
+    """Draws a G(m, p) in each of k blocks, where ``"lemma1"`` means p_L(m) of the block. Arcs start at their rows."""
     return csr_array(block_diag([coo_array(draw_graph(size, p, rng).T) for size in block_sizes(n, k)]), dtype=bool)
 
 
@@ -116,14 +116,14 @@ def simulate_cycle(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Es
 
 
 def simulate_path(n: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
-    """Estimates P(directed G(n, p) has a Hamiltonian path), on the graphs of :func:`simulate_cycle` for equal seeds."""
+    """Estimates P(directed G(n, p) has a Hamiltonian path). Equal seeds give the graphs of :func:`simulate_cycle`."""
     return estimate(lambda rng: find_hamiltonian_path(draw_graph(n, p, rng)) is not None, n_draws, seed=seed)
 
 
 def simulate_relay_path(
     n: int, k: int, p: Probability = "lemma1", n_draws: int = 100, *, relays: Relays = "last", seed: int = 0
 ) -> Estimate:
-    """Estimates P(the union of the three patterns has a Hamiltonian path) with blocks drawn at p and all relay arcs."""
+    """Estimates P(the union of the patterns has a Hamiltonian path) with blocks drawn at p and all arcs of relays."""
     chosen = relay_tokens(n, k, relays)
     rest = np.delete(np.arange(n), chosen)
 
@@ -138,7 +138,7 @@ def simulate_relay_path(
 
 
 def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed: int = 0) -> Estimate:
-    """Estimates P(each of k blocks has a Hamiltonian cycle or a single token); with a relay in each, there is a path.
+    """Estimates P(each of k blocks has a Hamiltonian cycle or one token). With a relay in each, there is then a path.
 
     Corrected lemma (b) uses p = 1/k, the whole block budget, and m/k ≥ ln m + ln k + ω.
     """
@@ -153,9 +153,9 @@ def simulate_block_cycles(n: int, k: int, p: Probability, n_draws: int, *, seed:
 def predict_block_cycles(n: int, k: int) -> float:
     """Approximates :func:`simulate_block_cycles` at p = 1/k by exp(−2km (1 − 1/k)^(m − 1)), where m = n/k.
 
-    It assumes that tokens without incoming or outgoing arcs are the only obstacle and that their number is Poisson.
-    Blocks of one token need no cycle, so the result for m = 1 is 1.
+    The formula assumes that tokens without incoming or outgoing arcs are the only obstacle, and that their number is
+    Poisson. Blocks of one token need no cycle, so the result for m = 1 is 1.
     """
-    block_sizes(n, k)  # checks both
+    block_sizes(n, k)  # checks both arguments
     n, k = int(n), int(k)
     return 1.0 if n == k else float(np.exp(-2 * n * (1 - 1 / k) ** (n / k - 1)))

@@ -29,7 +29,7 @@ ORDERS = tuple(permutations((1, 2, 3)))
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement about the paper; ``statements.toml`` explains the fields."""
+    """A statement about the paper. ``statements.toml`` explains the fields."""
 
     name: str
     claim: str
@@ -163,14 +163,14 @@ CLUSTERS = np.array([[2.0, 0.0], [0.0, 2.0], [-2.0, -2.0]])
 
 
 def _tokens(n_keys: int, n_queries: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Returns queries of norm 0.7, and keys in a square that also serve as values, so outputs depend on the scores."""
+    """Returns queries of norm 0.7, and keys in a square, which are also the values, so outputs depend on the scores."""
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, n_queries)
     return 0.7 * np.stack([np.cos(angle), np.sin(angle)], 1), rng.uniform(-1, 1, (n_keys, 2))
 
 
 def _ideal_rates(query: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """Returns full attention as rates, which sum to 1."""
+    """Returns the weights of full attention as rates, which sum to 1."""
     return softmax(query @ key.T, axis=1)
 
 
@@ -185,7 +185,7 @@ def _distance(outputs: np.ndarray, target: np.ndarray) -> float:
 
 
 def _consistent() -> Numbers:
-    """Returns errors, ratios to predicted errors and slopes for both kinds of rates, and whether √(V/c) is a bound."""
+    """Returns errors, ratios to predicted errors, and slopes for both kinds of rates, and whether √(V/c) is a bound."""
     sizes, found, holds = (64, 256, 1024), [], True
     for rates_of in (_ideal_rates, _block_rates):
         errors, ratios = [], []
@@ -206,7 +206,7 @@ def _consistent() -> Numbers:
 
 
 def _tends_elsewhere(sizes: tuple[int, ...], keys_per_edge: int, smallest: float) -> Numbers:
-    """Returns distances from full attention, from this limit and between the two, and the slope of the second."""
+    """Returns the distances to full attention and to the limit, the distance between these, and the second's slope."""
     to_limit, to_full = [], []
     for c in sizes:
         query, key = _tokens(keys_per_edge * c)
@@ -335,4 +335,4 @@ CHECKS: dict[str, Callable[[], Numbers]] = {
     "universality by growing rates": _growing_rates,
     "c bounds the density": _density,
 }
-"""The function that computes each statement's numbers; numbers that its sentence omits are further conditions."""
+"""Maps each statement to the function that computes its numbers. Numbers that its sentence omits are checked, too."""

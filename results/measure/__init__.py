@@ -1,1 +1,1 @@
-"""Measurement scripts. Most write ``results/NAME.json`` when run as ``python results/measure/NAME.py``."""
+"""Measurement scripts. Most of them write ``results/NAME.json`` when run as ``python results/measure/NAME.py``."""

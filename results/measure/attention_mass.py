@@ -1,11 +1,11 @@
 """Measures the attention mass covered by different masks in trained networks; writes ``results/attention_mass.json``.
 
-The networks, trained with full attention, come from ``make long-range`` and ``make language``, which save them in
-``runs/``. Masks are fitted for each share of pairs, and all other kinds are tuned to equal density. The script takes an
-hour or two on one core, and keeps the measurements of each network in ``runs/attention-mass``.
+The networks are trained with full attention by ``make long-range`` and ``make language``, which save them in ``runs/``.
+Masks are fitted for each share of pairs, and all other kinds are tuned to equal density. The script takes an hour or
+two on one core, and keeps the measurements of each network in ``runs/attention-mass``.
 
-The published file is older (commit 91d52b8): a single fit reached all shares by scaling its rates, masks by hashing
-and k-means were also compared, and three networks were trained further under each kind of mask.
+The published file was made by an older version (commit 91d52b8), where the rates of a single fit were scaled for all
+shares, hashing and k-means were also compared, and three networks were trained further with each kind of mask.
 """
 
 from functools import partial
@@ -39,7 +39,7 @@ STEPS, EXAMPLES = 300, 1000
 
 
 def mean_keys(trained: Run) -> float:
-    """Returns the mean number of real keys per example over a sample of the training examples."""
+    """Returns the mean number of real keys per example, over a sample of the training examples."""
     model = sparsify(trained.model, edges_per_query=1.0)
     batches = islice(training_inputs(trained), 8)
     seen = [next(iter(seen_heads(model, batch).values())) for batch in batches]
@@ -47,7 +47,7 @@ def mean_keys(trained: Run) -> float:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """Compares masks in one network, for all shares of pairs that leave at least one key per query."""
+    """Compares masks in one network, for all shares of pairs with at least one key per query."""
     trained = load_run(RUNS / NETWORKS[name])
     keys = mean_keys(trained)
     shares = [share for share in SHARES if share * keys >= 1]
@@ -57,7 +57,7 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def draw(networks: dict[str, dict[str, Any]], path: Path) -> None:
-    """Plots the share of attention along edges against the share of pairs, with a panel per network."""
+    """Plots the share of attention on edges against the share of pairs that are edges, with one panel per network."""
     with saved_figure(path, 7.8, ceil(len(networks) / 3) * 2.5 + 0.9) as figure:
         panels = figure.subplots(ceil(len(networks) / 3), 3, squeeze=False, sharey=True).ravel()
         for axes, (title, result) in zip(panels, networks.items(), strict=True):

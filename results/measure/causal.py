@@ -1,6 +1,6 @@
-"""Measures causal attention on recall, text and growing contexts; writes ``results/causal.json`` and its figure.
+"""Measures causal attention on recall, text and long contexts; writes ``results/causal.json`` and its figure.
 
-First run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
+Before the script, run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
 $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. The script takes about two hours on one core.
 """
 
@@ -33,7 +33,7 @@ def bits_of(trained: Run) -> list[float]:
 
 
 def table(*studies: Study) -> list[dict[str, Any]]:
-    """Returns a row per trial, with each seed's accuracy, keys per query and, for text, bits per token."""
+    """Returns one row per trial, with each seed's accuracy, keys per query and, for text, bits per token."""
     rows: dict[str, Any] = {t.name: {"trial": t.name, "title": t.title, "seeds": []} for t in studies[0].trials}
     for name, trained in (found for study in studies for found in run_study(study, RUNS / study.name)):
         n, test = trained.config.length, trained.test
@@ -50,7 +50,7 @@ def table(*studies: Study) -> list[dict[str, Any]]:
 def longer(n: int, shorter: str, seed: int) -> Study:
     """Returns a study of recall among n tokens that continues a study of shorter sequences.
 
-    Tokens per step and pairs per token stay the same, except that 256 keys allow at most 255 pairs.
+    The numbers of tokens per step and of pairs per token stay the same, but 256 keys allow at most 255 pairs.
     """
     study, steps = STUDIES["causal-recall"], LONGER[n]
     sizes = {"length": n, "n_pairs": min(n // 4, 255), "batch_size": 4096 // n, "test_sequences": 2**16 // n}
@@ -62,7 +62,7 @@ def longer(n: int, shorter: str, seed: int) -> Study:
 
 @torch.no_grad()
 def step(n: int, **attention: Any) -> Entry:
-    """Prepares reading a token after n others with random weights and, for full attention, random keys and values."""
+    """Prepares the timing of one token after n others, with random weights and, for full attention, a random cache."""
     torch.manual_seed(0)
     sizes: Any = {"d_model": 128, "d_hidden": 512, "n_heads": 4, "n_layers": 2}
     model = CausalLM(Encoder(256, None, positions="rotary", causal=True, **sizes, **attention)).eval()
@@ -77,13 +77,13 @@ def step(n: int, **attention: Any) -> Entry:
 
 
 def decoding(n: int) -> dict[str, Any]:
-    """Times the reading of one token after ``n`` others, with full attention and with fitted masks."""
+    """Times the forward pass of one token after ``n`` others, with full attention and with fitted masks."""
     entries = {"full": step(n, attention="full"), "fitted": step(n, preset="fitted")}
     return race(entries, reference="full", seconds=8.0, most=201)
 
 
 def main() -> None:
-    """Trains and measures all networks, and writes and draws the results."""
+    """Trains and measures all networks, writes the result file and draws the figure."""
     found: dict[str, Any] = {part: table(STUDIES[f"causal-{part}"]) for part in ("recall", "text")}
     for n, shorter in ((256, "causal-recall"), (1024, "causal-recall-256")):
         found[f"recall-{n}"] = table(*(longer(n, shorter, seed) for seed in range(STUDIES["causal-recall"].n_seeds)))

@@ -1,4 +1,4 @@
-"""Common parts of the scripts: file locations, the entry point, and paired differences with their uncertainty."""
+"""Parts shared by the scripts: file locations, the entry point, and paired differences with their uncertainty."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ def write(name: str, content: dict[str, Any], about: dict[str, Any] | None = Non
 
 
 def kept(place: str, measure: Callable[[], Any]) -> Any:
-    """Returns the result of a measurement, reusing any that an earlier run of the script saved in ``runs/``."""
+    """Returns the result of a measurement, which is read from ``runs/`` if an earlier run of the script saved it."""
     if not (RUNS / place).exists():
         write_json(RUNS / place, measure())
     return read_json(RUNS / place)
 
 
 def run(main: Callable[[], None], name: str) -> None:
-    """Runs a script on one thread and reports errors in one line; with any argument, prints its docstring instead."""
+    """Runs a script on one thread, and reports errors in one line. With any argument, prints its docstring instead."""
     if sys.argv[1:]:
         sys.exit(sys.modules["__main__"].__doc__)
     torch.set_num_threads(1)
@@ -47,9 +47,9 @@ def difference(one: Scores, other: Scores, seed: int = 0) -> dict[str, float]:
 
     The answers of different networks to one item are correlated, as are the answers of one network to different items.
     Therefore, both seeds and items are resampled with replacement for each of 1,000 means. ``error`` is the standard
-    deviation of these means, and ``low`` and ``high`` bound their middle 95 %. A single seed is not resampled: the
-    error then covers the items but not the differences between training runs, of which two or three seeds also give
-    only a rough idea.
+    deviation of these means, and ``low`` and ``high`` bound their middle 95 %. A single seed is not resampled, so the
+    error covers the items but not the differences between training runs. Two or three seeds give only a rough idea of
+    these differences.
     """
     n_seeds = min(len(one), len(other))
     ahead = np.asarray(one, float)[:n_seeds] - np.asarray(other, float)[:n_seeds]  # n_seeds n_items

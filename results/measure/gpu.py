@@ -1,10 +1,10 @@
-"""The work of a fitted layer on a GPU, counted on any machine; writes ``results/gpu/counted.json``.
+"""Counts the work of a fitted layer on a GPU, without one; writes ``results/gpu/counted.json``.
 
-``python results/measure/gpu.py`` runs a layer of the preset *fitted* (c = 16, 8 heads of 64, bfloat16, one sequence)
-with every Triton kernel replaced by a note that it was launched, which works since no shape depends on what is drawn.
-It counts launches, synchronisations with the device, and the bytes of the tensors that operations read and write, each
-once, with launches also for other settings, and builds every kernel for compute capabilities 8.0 and 9.0, also in
-causal order with padding, for registers and spills.
+``python results/measure/gpu.py`` runs a layer of the preset *fitted* (c = 16, 8 heads of width 64, bfloat16, one
+sequence), with every Triton kernel replaced by a stub that records its launch. This works because no shape depends on
+the drawn edges. The script counts launches, device synchronisations, and the bytes of the tensors that operations read
+or write, each once. It counts launches for other settings, too. It also builds every kernel for compute capabilities
+8.0 and 9.0, and in causal order with padding, to report registers and spills.
 """
 
 import re
@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget
 from results.measure.common import run, write
 from sbmt import build_attention
 
-LENGTHS, HEADS, WIDTH, EDGES, EXTRA = (4096, 16384, 65536), 8, 64, 17, 8  # edges a query: c and itself; extra keys
+LENGTHS, HEADS, WIDTH, EDGES, EXTRA = (4096, 16384, 65536), 8, 64, 17, 8  # edges per query: c and itself; extra keys
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "padding": {"has_masks": True},
@@ -36,12 +36,12 @@ PAPER = "recommended"  # the preset with the paper's masks, whose kernels "faith
 TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.bool: "*i1"}
 TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
 FREE = ("empty", "new_empty", "detach", "_unsafe_view", "alias", "lift", "promote_types", "scalar_tensor", "zero_")
-MACHINES, LAUNCH = {"A100": 2.0e12, "H100": 3.35e12}, 5e-6  # bytes of memory a second; seconds without a CUDA graph
+MACHINES, LAUNCH = {"A100": 2.0e12, "H100": 3.35e12}, 5e-6  # bytes of memory per second; seconds without a CUDA graph
 TOLD = {"registers": r"Used (\d+) registers", "spilled": r"(\d+) bytes spill stores"}
 
 
 class Count(TorchDispatchMode):
-    """Launches, synchronisations with the device, and bytes read and written."""
+    """Counts launches, device synchronisations, and bytes read and written, of the operations in its context."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Count(TorchDispatchMode):
         self.kernels: list[tuple[Any, tuple[Any, ...], dict[str, int]]] = []
 
     def launch(self, given: Any) -> None:
-        """Counts one launch that reads or writes each of these tensors once."""
+        """Counts one launch, which reads or writes each of the given tensors once."""
         self.launches += 1
         self.bytes += sum({id(x): x.nbytes for x in tree_leaves(given) if isinstance(x, torch.Tensor)}.values())
 
@@ -61,7 +61,7 @@ class Count(TorchDispatchMode):
         return out
 
     def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: int) -> None:
-        """Stands in for Triton's launch of a kernel, and keeps the kernel without its tensors, to be built later."""
+        """Replaces Triton's launch of a kernel. The kernel is recorded without its tensors, to be built later."""
         types = tree_map(lambda x: x.dtype if isinstance(x, torch.Tensor) else x, args)
         self.kernels.append((kernel, types, options))
         self.launch(args)
@@ -75,7 +75,7 @@ def run_once(
     preset: str = "fitted",
     **settings: Any,
 ) -> Count:
-    """Runs a forward pass of one layer, or a training step with gradients as from the rest of a model."""
+    """Runs a forward pass of one layer, or a training step with output gradients like those in a model."""
     masks = [torch.ones(1, n, dtype=torch.bool) if has_masks else None for _ in range(2)]
     layer: Any = build_attention("sbm", preset=preset, d_head=WIDTH, n_heads=HEADS, **settings)
     layer.to(dtype).train(is_training)
@@ -101,16 +101,16 @@ def run_once(
 
 
 def count_case(**settings: Any) -> dict[str, int]:
-    """Counts the kernel launches of a step's forward and backward pass, and its synchronisations with the device."""
-    counter = run_once(512, True, **settings)  # tokens enough to draw by edges, too
+    """Counts the kernel launches of a step's forward and backward pass, and its device synchronisations."""
+    counter = run_once(512, True, **settings)  # with enough tokens to draw by edges, too
     passes = {"forward": counter.forward, "backward": counter.launches - counter.forward}
     return passes | {"questions": counter.questions}
 
 
 def count(n: int, is_training: bool) -> dict[str, float]:
-    """Counts the launches and bytes of a forward pass or a step, and the least time that they take in milliseconds."""
+    """Counts the launches and bytes of a forward pass or a step, and bounds their time in milliseconds from below."""
     counter, n_edges = run_once(n, is_training), n * HEADS * (EDGES + EXTRA * is_training)
-    gathered = n_edges * WIDTH * (4 + is_training * (4 + 16))  # bfloat16; gradients are added to in float32
+    gathered = n_edges * WIDTH * (4 + is_training * (4 + 16))  # bfloat16; gradients are accumulated in float32
     times = {f"ms_{name}": (counter.bytes + gathered) / speed * 1e3 for name, speed in MACHINES.items()}
     times["ms_launches"] = counter.launches * LAUNCH * 1e3
     return (
@@ -136,7 +136,7 @@ def built_for(capability: int, kernel: Any, args: tuple[Any, ...], options: dict
 
 
 def build(capability: int, **settings: Any) -> dict[str, dict[str, int]]:
-    """Registers of a thread, spilled bytes, and shared memory of a program, of all kernels of a step."""
+    """Returns the registers per thread, spilled bytes, and shared memory per program of all kernels of a step."""
     found: dict[str, dict[str, int]] = {}
     for kernel, args, options in run_once(4096, True, **settings).kernels:
         built = built_for(capability, kernel, args, options)
@@ -144,13 +144,13 @@ def build(capability: int, **settings: Any) -> dict[str, dict[str, int]]:
         order = [triton.knobs.nvidia.ptxas.path, "-v", f"--gpu-name={name}", "/dev/stdin", "-o", "/dev/null"]
         told = subprocess.run(order, input=built.asm["ptx"], capture_output=True, text=True, check=True).stderr
         one = {what: int(re.findall(pattern, told)[0]) for what, pattern in TOLD.items()}
-        earlier = found.setdefault(kernel.__name__.strip("_"), one)  # of one that is launched twice, the larger
+        earlier = found.setdefault(kernel.__name__.strip("_"), one)  # the maxima if launched twice
         earlier |= {what: max(one[what], earlier[what]) for what in one} | {"shared": built.metadata.shared}
     return found
 
 
 def main() -> None:
-    """Counts and builds."""
+    """Counts the work, builds the kernels, and writes the result file."""
     counts = {way: {str(n): count(n, way == "step") for n in LENGTHS} for way in ("forward", "step")}
     cases = {name: count_case(**settings) for name, settings in CASES.items()}
     last = "causal with padding"

@@ -1,7 +1,7 @@
-"""Seconds on a GPU until a network solves repeated tokens; writes ``results/gpu/training.json`` and prints them.
+"""Measures the time on a GPU until a network solves repeated tokens; writes ``results/gpu/training.json``.
 
-Full attention and fitted masks are trained on the same fresh sequences of 1,024 tokens. A network that has been timed
-already, by an earlier call that was interrupted, is not trained again.
+Networks with full attention and with fitted masks are trained on the same sequences of 1,024 tokens, which are never
+repeated. A network that was timed by an earlier run of the script is not trained again.
 """
 
 import time
@@ -18,20 +18,20 @@ from sbmt.experiments.training import SIZES, RepeatedTokensConfig, Step, fit
 CONFIG = SIZES["demo"].override(length=1024, batch_size=4, steps=2000, has_tied_start=True)
 FITTED = {"attention": "sbm", "preset": "fitted", "n_clusters": 2304, "edges_per_query": 64.0}
 NETWORKS: dict[str, dict[str, Any]] = {"full": {"attention": "full"}, "fitted": FITTED}
-SOLVED, STEPS = 0.99, 10  # the accuracy that is waited for, as a mean over so many steps
+SOLVED, STEPS = 0.99, 10  # required accuracy, and number of steps over which it is averaged
 
 
 def first_reached(accuracies: Sequence[float], seconds: Sequence[float]) -> float | None:
-    """Returns the time until the mean accuracy of the last ten steps is .99, or None."""
+    """Returns the time at which the mean accuracy over ten steps first reaches 0.99, or None if it never does."""
     means = (sum(accuracies[end - STEPS : end]) / STEPS for end in range(STEPS, len(accuracies) + 1))
     return next((at for at, mean in zip(seconds[STEPS - 1 :], means, strict=True) if mean >= SOLVED), None)
 
 
 def time_training(config: RepeatedTokensConfig, device: str) -> dict[str, Any]:
-    """Trains a network and notes when each step ends, with the accuracy on its sequences, which are new in every step.
+    """Trains a network, and records the time at which each step ends and the accuracy on its sequences.
 
-    Seconds count from the end of the first step, in which kernels are compiled; ``start`` is the time until then. Masks
-    have extra keys in training, so accuracy on the test, which has none, may differ.
+    Times are measured from the end of the first step, in which kernels are compiled; ``start`` is the time until then.
+    Masks have extra keys in training but not in the final test, so the test accuracy may differ.
     """
     steps: list[Step] = []
     ends = [time.perf_counter()]
@@ -49,7 +49,7 @@ def time_training(config: RepeatedTokensConfig, device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Times both, unless they have been timed already."""
+    """Times both networks, unless they have been timed before, writes the result file, and prints the times."""
     found = {
         name: kept(f"gpu/{name}.json", partial(time_training, CONFIG.override(**settings), "cuda"))
         for name, settings in NETWORKS.items()

@@ -1,7 +1,7 @@
-"""Compares networks trained with masks of equal size, answer by answer; writes ``results/paired.json``.
+"""Compares networks trained with masks of equal size, example by example; writes ``results/paired.json``.
 
-The networks are those that ``sbmt study listops-edges`` and similar studies save in ``runs/``. Answers to the same test
-examples are compared between masks for each seed. The script takes half an hour on one core.
+The networks are saved in ``runs/`` by ``sbmt study listops-edges`` and similar studies. For each seed, answers to the
+same test examples are compared between masks. The script takes half an hour on one core.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Measures how sampled masks affect a sentence encoder's answers; writes ``results/pretrained_tasks.json``.
+"""Measures how sampled masks affect a sentence encoder on two tasks; writes ``results/pretrained_tasks.json``.
 
-On QQP, pairs of questions with the same meaning are ranked by the cosine of their embeddings. On SST-2, a logistic
-regression trained on embeddings with full attention finds positive sentences. Masks are fitted to training texts of
+On QQP, question pairs are ranked by the cosine of their embeddings, to find those of equal meaning. On SST-2, logistic
+regression, trained on embeddings with full attention, finds positive sentences. Masks are fitted to training texts of
 each task. Measurements are kept in ``runs/pretrained``. The published case with distillation comes from commit 222e034.
 """
 
@@ -31,7 +31,7 @@ METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, sco
 
 
 def rows(task: str, is_asked: bool) -> GlueRows:
-    """Returns the rows for testing masks if ``is_asked``, and training rows otherwise."""
+    """Returns the rows for testing masks if ``is_asked`` is true, and the training rows otherwise."""
     return read_glue(data_folder() / "glue" / f"{TABLES[task][is_asked]}.tsv.gz", task)
 
 
@@ -45,7 +45,7 @@ def classifier() -> LogisticRegression:
 
 
 def measure(task: str, c: int, seed: int) -> dict[str, Any]:
-    """Returns the scores of all items, the mean cosine to full attention's embeddings and density, by kind of mask."""
+    """Returns, for each kind of mask, the scores of all items, the density, and the mean cosine to full attention."""
     asked = rows(task, True).texts[: ASKED[task]]
     texts = [text for place in zip(*asked, strict=True) for text in place]  # all first questions, then all second ones
     others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
@@ -66,7 +66,7 @@ def measure(task: str, c: int, seed: int) -> dict[str, Any]:
 
 
 def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], others: NDArray[Any]) -> dict[str, float]:
-    """Returns the middle 95 % of the loss due to a mask, resampling items and seeds with replacement."""
+    """Returns the bounds of the middle 95 % of the loss due to a mask, resampling items and seeds with replacement."""
     draw, missed = np.random.default_rng(0), []
     for _ in range(N_RESAMPLES):
         i = draw.integers(len(y), size=len(y))

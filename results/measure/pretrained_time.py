@@ -1,7 +1,7 @@
 """Measures the time of fitted masks in a sentence encoder's attention; writes ``results/pretrained_time.json``.
 
 One layer of MiniLM, with 12 heads of width 32, receives the queries, keys and values of reviews of 256 tokens, joined
-into longer texts. Rates are divided by the growth in length, so that the number of keys per query stays the same.
+into longer texts. Rates are divided by the increase in length, so that the number of keys per query stays the same.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from sbmt.sparsification.fit import seen_heads
 
 SHORT, LENGTHS = 256, (256, 512, 1024, 2048, 4096)
 EDGES_PER_QUERY, STEPS = 16, 30
-ROUNDS = 60  # at the shortest length, with fewer at longer ones
+ROUNDS = 60  # number of rounds at the shortest length; longer texts have fewer rounds
 
 
 def seconds(attend: Callable[..., Any], tokens: list[Tensor]) -> float:
-    """Returns the processor time of a call, which excludes other programs."""
+    """Returns the processor time of a call in seconds, which excludes other programs."""
     start = process_time()
     attend(*tokens)
     return process_time() - start

@@ -1,8 +1,8 @@
 """Measures how well sampled masks preserve the atom maps of RXNMapper's attention; writes ``results/reactions.json``.
 
-RXNMapper is an ALBERT for chemical reactions. Its weights come with a package that is not in the extras, because it
-requires an older Transformers: ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted for each seed, and tested
-on reactions with different substituents. Measurements are kept in ``runs/reactions``.
+RXNMapper is an ALBERT model for chemical reactions. Its package, which includes the weights, is not in the extras
+because it requires an older Transformers; install it by ``pip install --no-deps rxnmapper==0.4.3``. Masks are fitted
+for each seed, and tested on reactions with different substituents. Measurements are kept in ``runs/reactions``.
 """
 
 import copy
@@ -25,12 +25,12 @@ from sbmt.sparsification.convert import fitted_layers
 
 FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (3, 8, 24), range(3)
 STEPS, CLUSTERS, QUERIES, MEASURED_ON = 200, 256, 32, 4
-LONGEST = 512  # tokens
+LONGEST = 512  # maximum number of tokens
 FITTED_TO, ASKED = 20, 6  # maximum number of reactions per template
 
 
 def under_full_attention(sparse: nn.Module) -> nn.Module:
-    """Returns a copy of the network with masks that contain all pairs."""
+    """Returns a copy of the network whose masks contain all pairs."""
     full = copy.deepcopy(sparse)
     for layer in fitted_layers(sparse):
         full.set_submodule(layer, MaskedAttention(partial(window, LONGEST)))
@@ -38,9 +38,9 @@ def under_full_attention(sparse: nn.Module) -> nn.Module:
 
 
 def measure(seed: int) -> list[dict[str, Any]]:
-    """Returns each reaction's share of atoms mapped as under full attention, by edges per query and kind of mask.
+    """Returns each reaction's share of atoms mapped as with full attention, by edges per query and kind of mask.
 
-    Masks are fitted once, since rates that are optimal for one c become optimal for another when scaled.
+    Masks are fitted only once, since scaling rates that are optimal for one c makes them optimal for another.
     """
     asked, others = reactions(1, ASKED), encode(reactions(0, FITTED_TO))
     tuned_on, cases = others[:MEASURED_ON], []

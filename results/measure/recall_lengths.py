@@ -1,8 +1,8 @@
 """Measures recall on sequences far longer than those of training; writes ``results/recall_lengths.json``.
 
-``python results/measure/recall_lengths.py`` adds distractors to evaluate the runs of ``sbmt study recall``, which were
-trained on 64 tokens. It also times full attention and the fitted mask, and draws ``results/recall.png``. It takes a
-quarter of an hour.
+``python results/measure/recall_lengths.py`` evaluates the runs of ``sbmt study recall``, which were trained on 64
+tokens, with additional distractors. The script also times full attention and the fitted mask, and draws
+``results/recall.png``. It takes a quarter of an hour.
 """
 
 from dataclasses import replace
@@ -20,24 +20,24 @@ from sbmt.experiments.training.evaluate import evaluate, inputs
 from sbmt.experiments.training.run import Run, load_run
 
 LENGTHS = 64, 512, 2048, 8192, 16_384
-QUERIES = 1024  # number of queries at each length up to 2,048 tokens, with a quarter of it beyond
+QUERIES = 1024  # number of queries at each length up to 2,048 tokens; a quarter of this number for longer sequences
 
 
 def at_length(trained: Run, length: int) -> Run:
-    """Returns the run with the number of distractors that leads to sequences of this length."""
+    """Returns the run with the number of distractors for which sequences have the given length."""
     config: Any = trained.config
     return replace(trained, config=replace(config, n_distractors=length - config.n_pairs - config.n_queries))
 
 
 def scores(trained: Run, length: int) -> dict[str, float]:
-    """Returns the accuracy and density on unseen sequences of a given length."""
+    """Returns a run's accuracy and density on unseen sequences of a given length."""
     n_queries = QUERIES if length <= 2048 else QUERIES // 4
     found = evaluate(at_length(trained, length), n_queries // trained.config.n_queries, seed=1)
     return {"accuracy": found.accuracy, "density": found.density}
 
 
 def answering(trained: Run, length: int) -> Entry:
-    """Prepares timing the answers to all queries of one sequence."""
+    """Prepares the timing of a forward pass that answers all queries of one sequence."""
     batch = at_length(trained, length).config.sample(1, torch.Generator().manual_seed(0))
     model, masks = trained.model.eval(), torch.Generator().manual_seed(1)
     return Entry(torch.no_grad()(lambda _: model(**inputs(batch), generator=masks)))

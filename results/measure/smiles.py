@@ -18,7 +18,7 @@ REACTIONS = tomllib.loads((RESULTS / "reactions.toml").read_text("utf-8"))
 
 
 def reactions(part: int, per_template: int) -> list[str]:
-    """Generates reactions from all templates in random order; parts 0 and 1 have different substituents."""
+    """Generates reactions from all templates in random order. Parts 0 and 1 have different substituents."""
     draw, found = Random(part), []
     aromatic, aliphatic = REACTIONS["substituents"].values()
     for template in REACTIONS["templates"].values():
@@ -31,7 +31,7 @@ def reactions(part: int, per_template: int) -> list[str]:
 def tokens_of(smiles: str) -> list[str]:
     """Splits a reaction's SMILES into tokens, one per atom or other symbol."""
     if rest := TOKEN.sub("", smiles):
-        raise SbmtError("SMILES", f"{rest[0]!r} in {smiles!r}", "remove everything that is not part of the reaction")
+        raise SbmtError("a SMILES string", f"{rest[0]!r} in {smiles!r}", "remove what is not part of the reaction")
     return TOKEN.findall(smiles)
 
 
@@ -39,7 +39,7 @@ def atoms_of(tokens: list[str]) -> tuple[list[int], list[str], Bool[Tensor, "ato
     """Returns the positions of atoms among the tokens, their elements, and a matrix of their bonds."""
     is_bonded = torch.zeros(len(tokens), len(tokens), dtype=torch.bool)
     elements: dict[int, str] = {}
-    branches: list[int | None] = []  # positions of atoms at which branches start
+    branches: list[int | None] = []  # positions of the atoms at which branches start
     rings: dict[str, int | None] = {}
     last: int | None = None
     for i, token in enumerate(tokens):

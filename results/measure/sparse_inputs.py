@@ -1,7 +1,7 @@
-"""Measures masks fitted last to inputs from the sparse network itself; writes ``results/sparse_inputs.json``.
+"""Measures masks whose fit ends on inputs from the sparse network itself; writes ``results/sparse_inputs.json``.
 
-In the last third of the steps, the block models of MiniLM are fitted to each layer's attention when all layers use
-their masks, instead of full attention. Everything else is the same as for halves of 256 tokens and c = 16 in
+In the last third of the steps, all layers use their masks instead of full attention, and the block models of MiniLM are
+fitted to each layer's attention under these masks. Everything else is as for halves of 256 tokens and c = 16 in
 ``pretrained.py``. The script takes about five minutes on one core, and keeps measurements in ``runs/pretrained``.
 """
 

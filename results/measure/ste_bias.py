@@ -1,6 +1,6 @@
-"""Measures the bias and variance of the gradient estimators against p; writes ``results/ste_bias.json``.
+"""Measures the bias and variance of gradient estimators as functions of p; writes ``results/ste_bias.json``.
 
-``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. Only the manifest changes between runs.
+``python results/measure/ste_bias.py`` takes about 15 seconds on one thread. Only the manifest differs between runs.
 """
 
 from functools import partial
@@ -21,13 +21,13 @@ N_GRAPHS, N_QUERIES, N_KEYS, N_CLASSES, WIDTH = SIZES.values()
 
 
 def on_toy_graph(p: float, alignment: float, exploration: float, seed: int) -> dict[str, EstimatorReport]:
-    r"""Measures all estimators for an attention head over a few values, followed by a classifier of its output.
+    r"""Measures all estimators for an attention head over a few values, whose output is classified.
 
     Queries, keys, values and the classifier's readout are standard normal, and labels are uniform. Edge (i, j) scores
-    $q_i k_j^\top / \sqrt d$ plus ``alignment`` times $\text{readout}_{y_i} v_j / \sqrt d$. At 0, scores are independent
-    of how useful a value is. Above 0, a query tends to give large scores to values that support its label, as in
-    a partly trained network. Edges are not equally likely: their log-odds are spread around those of p with a standard
-    deviation of 1.
+    $q_i k_j^\top / \sqrt d$ plus ``alignment`` times $\text{readout}_{y_i} v_j / \sqrt d$. With an alignment of 0,
+    scores are independent of how useful a value is. Above 0, a query tends to give large scores to values that support
+    its label, as in a partly trained network. Edges are not equally likely: their log-odds are spread around those of p
+    with a standard deviation of 1.
     """
     generator = torch.Generator().manual_seed(seed)
     normal = partial(torch.randn, generator=generator, dtype=torch.float64)
@@ -47,9 +47,9 @@ def on_toy_graph(p: float, alignment: float, exploration: float, seed: int) -> d
 
 
 def rows_at(p: float, alignment: float, exploration: float) -> list[dict[str, Any]]:
-    """Returns a row per estimator, with rounded medians over toy graphs.
+    """Returns one row per estimator, with rounded medians over toy graphs.
 
-    The ``pull`` is minus the sum of the mean estimate over edges, divided by |exact|; above 0, masks become denser.
+    ``pull`` is the negative sum of the mean estimate over edges, divided by |exact|. If positive, masks become denser.
     """
     graphs, rows = [on_toy_graph(p, alignment, exploration, seed) for seed in range(N_GRAPHS)], []
     for name in ESTIMATORS:

@@ -1,1 +1,1 @@
-"""The laboratory: data, training, studies, figures, benchmarks and the command line. The library imports none of it."""
+"""Experiments: data, training, studies, figures, benchmarks and the command line. The library imports none of them."""

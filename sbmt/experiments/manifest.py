@@ -1,4 +1,4 @@
-"""Manifests: the command, versions and machine that a number depends on."""
+"""Manifests, which record the command, the versions and the machine that produced a result."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ import sbmt
 
 
 def manifest() -> dict[str, Any]:
-    """Returns what a number depends on besides its configuration: command, versions, hardware and date."""
+    """Returns the command, date, software versions and hardware, on which a result may depend."""
     program = Path(sys.argv[0]).name
     return {
         "command": shlex.join(["sbmt" if program in ("sbmt", "__main__.py") else program, *sys.argv[1:]]),

@@ -1,4 +1,4 @@
-"""Batches of prepared examples, each of which is determined by its number and the random seed."""
+"""Batches of prepared examples. The content of a batch is determined by its number and the random seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,37 +20,37 @@ from sbmt.experiments.data.source import Ints, check_numbers
 class Batch:
     """The inputs of a model and the labels to predict."""
 
-    # (batch, n) by default, (batch, 2, n) for pairs of documents, (batch, n, …) if a token is several ids or a vector.
+    # (batch, n) by default, (batch, 2, n) for pairs of documents, (batch, n, …) if tokens are tuples of ids or vectors
     tokens: Int[Tensor, "batch *_"] | Float[Tensor, "batch *_"]
     mask: Bool[Tensor, "batch *documents n"]  # True = real token
     labels: Int[Tensor, " labels"]  # one per example or, if ``selected`` is given, one per selected token
     number: int = 0  # position of the batch in the run, counted from 0
-    first_example: int = 0  # number of earlier examples of this batch that other processes hold
+    first_example: int = 0  # number of examples of the batch that precede these, in other processes
     selected: Bool[Tensor, "batch n"] | None = None  # the tokens to predict; None if each example has one label
-    # This part's share of the labels of the whole batch, times the number of parts. The mean loss of each part is
-    # multiplied by this weight, so that the average over all parts is the mean loss of the whole batch.
+    # If a batch is divided into parts: this part's share of all labels, times the number of parts. With the mean loss
+    # of each part multiplied by this weight, the average over the parts is the mean loss of the whole batch.
     weight: float = 1.0
 
     def to(self, device: torch.device) -> "Batch":
-        """Returns a copy of the batch on another device."""
+        """Returns a copy of the batch on the given device."""
         names = ("tokens", "mask", "labels") + (() if self.selected is None else ("selected",))
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """Describes how symbols become tokens. The two padding switches reproduce the behaviour of the paper's pipeline."""
+    """Rules for converting symbols to tokens. The two padding switches reproduce the behaviour of the paper's code."""
 
     first_id: int  # token id of symbol 0
-    length: int  # number of tokens kept per document, or of pixels to which larger images are reduced
+    length: int  # maximum number of tokens per document; larger images are reduced to this number of pixels
     is_image: bool = False  # whether symbols are pixels
     is_padded_to_length: bool = False  # whether to pad to ``length`` instead of to the longest document in the batch
-    is_zero_padding: bool = False  # whether id 0 always counts as padding, even for black pixels
+    is_zero_padding: bool = False  # whether id 0 always counts as padding, even if it is a black pixel
     padding_id: int = 0  # id that fills a row after the end of its document
 
 
 def make_batch(split: Split, examples: Ints, encoding: Encoding) -> Batch:
-    """Encodes the given examples of a split, in the given order."""
+    """Encodes the given examples of a split as a batch, in the given order."""
     examples = check_numbers(examples, len(split))
     documents = [document for example in examples.tolist() for document in split.documents(example)]
     if encoding.is_image:
@@ -71,7 +71,7 @@ def make_batch(split: Split, examples: Ints, encoding: Encoding) -> Batch:
 
 
 def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
-    """Reduces a square image to ``length`` pixels by rounded block means; an image of that size stays unchanged."""
+    """Reduces a square image to ``length`` pixels, each the rounded mean of a block of the original pixels."""
     side, small = isqrt(len(pixels)), isqrt(length)
     if side * side != len(pixels) or small * small != length or small == 0 or side % small:
         raise SbmtError(f"a length to which {len(pixels)} pixels can be reduced", length, "use 1024, 256 or 64")
@@ -82,7 +82,7 @@ def shrink_image(pixels: NDArray[np.uint8], length: int) -> NDArray[np.uint8]:
 
 
 def training_examples(n_examples: int, batch_size: int, seed: int, number: int) -> Ints:
-    """Returns the examples of a training batch. Each epoch is a permutation of all examples drawn from the seed."""
+    """Returns the example numbers of a training batch. Each epoch is a random permutation of all examples."""
     check_sizes(n_examples=n_examples, batch_size=batch_size)
     places = np.arange(number * batch_size, (number + 1) * batch_size)
     epochs = places // n_examples
@@ -99,7 +99,7 @@ POOL_BATCHES = 64  # number of batches whose examples are sorted by length toget
 
 
 def batches_by_length(lengths: Ints, batch_size: int, seed: int) -> Callable[[int], Ints]:
-    """Returns a function from batch numbers to examples of similar length: each pool is sorted, cut and shuffled."""
+    """Returns a function that maps a batch number to examples of similar length. Batches come in random order."""
     check_sizes(batch_size=batch_size, n_examples=len(lengths))
     n, size = len(lengths), POOL_BATCHES * batch_size
 
@@ -117,7 +117,7 @@ def batches_by_length(lengths: Ints, batch_size: int, seed: int) -> Callable[[in
 
 
 def once(order: Ints, batch_size: int) -> Callable[[int], Ints | None]:
-    """Returns a function from batch numbers to consecutive examples of ``order``, or to None after the last batch."""
+    """Returns a function that maps a batch number to consecutive entries of ``order``, or to None after the last."""
     check_sizes(batch_size=batch_size)
     starts = range(0, len(order), batch_size)
     return lambda i: order[starts[i] : starts[i] + batch_size].copy() if i < len(starts) else None

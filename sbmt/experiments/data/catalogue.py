@@ -1,4 +1,4 @@
-"""The source of examples for every task, by name."""
+"""A catalogue of all tasks and the sources of their examples."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ REDUCED: dict[str, Callable[[], Source]] = {  # only tasks whose reduced runs us
 
 
 def find_source(task: str, path: Path | None = None, *, is_reduced: bool = False) -> Source:
-    r"""Returns the source of a task's examples: files in ``path``, else a generator, else files in ``$SBMT_DATA``."""
+    """Returns the source of a task's examples: files in ``path``, or a generator, or else files in ``$SBMT_DATA``."""
     choose("task", task, dict.fromkeys([*GENERATED, *FROM_FILES]))
     if is_reduced and task in REDUCED:
         if path is not None:

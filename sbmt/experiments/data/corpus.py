@@ -1,4 +1,4 @@
-"""Text for language models: one token stream per split, cut into blocks for masked or next-token prediction."""
+"""Text corpora for language models. Each split is one stream of tokens, which is cut into blocks of equal length."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,19 +17,19 @@ from sbmt.experiments.data.prepared import Split
 from sbmt.experiments.data.source import SPLITS, Bools, Examples, Ints, Source, Symbols, check_numbers
 from sbmt.experiments.data.tokenizer import Tokenizer, train_tokenizer
 
-VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # sizes of RoBERTa's vocabulary, and of one for a few megabytes of text
+VOCABULARY, REDUCED_VOCABULARY = 50265, 2048  # RoBERTa's size, and one suited to a few megabytes of text
 LINES_AT_ONCE = 100_000  # number of lines held in memory at a time
-EVERY = 20  # one line in this many is held out for each split without a file
+EVERY = 20  # one in this many lines is held out for each split that has no file
 FOLDER = "lm"
 NAME = re.compile(r"[^.].*\.txt(\.gz)?", re.DOTALL)
 GET = "provide UTF-8 text in one or more files named *.txt or *.txt.gz"
 _WORDS = {"valid": "dev", "validation": "dev", "val": "dev", "dev": "dev", "test": "test"}
 
-Lines = Iterator[tuple[Path, str]]  # each line with the file that contains it
+Lines = Iterator[tuple[Path, str]]  # lines, each preceded by the file that contains it
 
 
 def _files(path: Path) -> dict[str, list[Path]]:
-    """Groups the text files in a folder by the split named in the file name, or under train if none is named."""
+    """Groups the text files in a folder by the split that their names contain; files without one belong to train."""
     folders = [[path]] if path.is_file() else [d.iterdir() for d in (path, path / FOLDER) if d.is_dir()]
     texts = [sorted(f for f in files if NAME.fullmatch(f.name) and f.is_file()) for files in folders]
     found = next(filter(None, texts), [])
@@ -47,7 +47,7 @@ def _lines(files: list[Path]) -> Lines:
 
 
 def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
-    """Returns a function that reads a split. If dev or test has no file, it takes the end of train (a twentieth)."""
+    """Returns a function that reads a split. Without a file for dev or test, a twentieth is held out of train."""
     held_out = [split for split in ("dev", "test") if not files[split]]
     n_lines = sum(1 for _ in _lines(files["train"]))
     n_each = -(-n_lines // EVERY)
@@ -68,9 +68,9 @@ def _divide(files: dict[str, list[Path]]) -> Callable[[str], Lines]:
 def corpus_source(
     path: Path | str, *, tokenizer: Tokenizer | None = None, vocab_size: int = VOCABULARY, name: str = "corpus"
 ) -> Source:
-    """Returns text as token ids, with one stream per split. Decoding a stream restores the text of its files in order.
+    """Returns a source of text as token ids, one stream per split. Decoding a stream restores the text of its files.
 
-    File names determine the splits. By default, a tokeniser with ``vocab_size`` tokens is trained on the training text.
+    File names determine the splits. By default, a tokeniser with ``vocab_size`` tokens is fitted to the training text.
     """
     files = _files(Path(path))
     sums = {file.name: sha256_of(file) for some in files.values() for file in some}
@@ -97,8 +97,8 @@ def corpus_source(
 
 
 SELECTED = 0.15  # share of tokens to predict
-HIDDEN, REPLACED = 0.8, 0.1  # shares of these that become <mask> or a random token; the remainder stay unchanged
-_STREAM = 0x6D61736B  # keeps these draws independent of any others with the same key
+HIDDEN, REPLACED = 0.8, 0.1  # shares of these replaced by <mask> or by a random token; the others stay unchanged
+_STREAM = 0x6D61736B  # keeps these draws independent of other draws with the same key
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +113,13 @@ class Blocks:
 
     def __post_init__(self) -> None:
         if self.length < 3:
-            raise SbmtError("length ≥ 3, for a start, an end and a token between", self.length, "give a larger length")
+            raise SbmtError("length ≥ 3, to hold <s>, a token and </s>", self.length, "choose a larger length")
 
     def __len__(self) -> int:
         return -(-len(self.symbols) // (self.length - 2))
 
     def rows(self, examples: Ints) -> tuple[Ints, Bools]:
-        """Returns the tokens of the given blocks, ``(batch, length)``, and a mask of those that are not padding."""
+        """Returns the tokens of the given blocks, ``(batch, length)``, and a mask that is False at padding."""
         examples = check_numbers(examples, len(self), "block numbers")
         n_inside = self.length - 2
         tokens = np.full((len(examples), self.length), self.padding_id, np.int64)
@@ -133,7 +133,7 @@ class Blocks:
 
 
 def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
-    """Returns the blocks of one split of a corpus."""
+    """Cuts one split of a corpus into blocks."""
     starts, sizes = split.offsets[split.indices], split.lengths[split.indices]
     stops = starts + sizes
     if starts.shape[1:] != (1,) or not len(starts) or (starts[1:] != stops[:-1]).any():
@@ -144,7 +144,7 @@ def blocks_of(split: Split, length: int, tokenizer: Tokenizer) -> Blocks:
 
 
 def select_and_mask(tokens: Ints, is_real: Bools, tokenizer: Tokenizer, rng: np.random.Generator) -> tuple[Ints, Bools]:
-    """Selects 15 % of the ordinary tokens for prediction and hides most of them.
+    """Selects 15 % of the ordinary tokens for prediction, and hides most of the selected ones.
 
     Paper: Devlin et al., BERT (NAACL 2019), section 3.1; here, special tokens are never used as replacements.
     """
@@ -157,7 +157,7 @@ def select_and_mask(tokens: Ints, is_real: Bools, tokenizer: Tokenizer, rng: np.
 
 
 def make_masked_batch(blocks: Blocks, examples: Ints, part: slice, tokenizer: Tokenizer, key: tuple[int, int]) -> Batch:
-    """Masks a batch of blocks and returns one part of it, with the true ids of the selected tokens as labels."""
+    """Masks a batch of blocks, and returns one part of it with the original ids of the selected tokens as labels."""
     tokens, is_real = blocks.rows(examples)
     rng = np.random.Generator(np.random.PCG64([*key, _STREAM]))
     inputs, selected = select_and_mask(tokens, is_real, tokenizer, rng)
@@ -165,14 +165,14 @@ def make_masked_batch(blocks: Blocks, examples: Ints, part: slice, tokenizer: To
 
 
 def next_tokens(blocks: Blocks, examples: Ints, part: slice) -> Batch:
-    """Returns one part of a batch of blocks, with the next tokens as labels."""
+    """Returns one part of a batch of blocks, where the label of each token is the next token."""
     tokens, is_real = blocks.rows(examples)
     is_followed = np.pad(is_real[:, 1:], ((0, 0), (0, 1)))
     return _part_of(tokens, is_real, np.roll(tokens, -1, 1), is_followed, part)
 
 
 def _part_of(inputs: Ints, is_real: Bools, labels: Ints, selected: Bools, part: slice) -> Batch:
-    """Returns rows of a batch, with the labels of their selected tokens and a weight for their share of all labels."""
+    """Returns some rows of a batch, with the labels of their selected tokens and the weight of their mean loss."""
     here = selected[part]
     n_here, n_all = int(here.sum()), int(selected.sum())
     weight = n_here * len(selected) / (len(here) * n_all) if n_here else 0.0

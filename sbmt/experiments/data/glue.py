@@ -1,4 +1,4 @@
-"""Reads the tables of four GLUE tasks on sentences and sentence pairs, and encodes their text as tokens."""
+"""Reads the tables of four GLUE tasks, which classify sentences or pairs of sentences, and encodes their text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Layout of the tables of a GLUE task."""
+    """The layout of a GLUE task's tables."""
 
     folder: str  # name of the task in GLUE, and of the folder that contains its tables
     texts: tuple[str, ...]  # the one or two columns that contain text
     label: str  # the label column; if several columns have this name, the last one is used
-    written: tuple[str, ...]  # labels 0, 1, … as written in the table; MNLI also has "-", if annotators disagreed
+    written: tuple[str, ...]  # labels 0, 1, … as written in the table; "-" in MNLI means that annotators disagreed
     class_names: tuple[str, ...]  # meanings of labels 0, 1, …
-    held_out: tuple[tuple[str, str], ...] = (("test", "dev"),)  # splits other than train, and the stems of their tables
+    held_out: tuple[tuple[str, str], ...] = (("test", "dev"),)  # pairs of a split other than train and its table's stem
 
 
 _MNLI = ("contradiction", "neutral", "entailment")  # in the order of the paper's pipeline, which affects its F1
@@ -41,7 +41,7 @@ DEV_SEED = 0  # seed that selects the held-out training rows and shuffles the ot
 CHUNK = 4096  # number of examples encoded at a time
 SAMPLE = {"train": "train_subset", "test": "dev_subset"}  # stems of the sampled tables
 HIDDEN = "GLUE does not publish its test labels: test is the official dev table, and dev is held out of train."
-STAND_IN = "Training rows are a sample, so results are not comparable with published ones; dev is part of it, test {}."
+STAND_IN = "Train and dev are a sample of the training rows, test {}. Results are not comparable with published ones."
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class GlueRows:
 
     texts: tuple[tuple[str, ...], ...]  # one or two texts per row, unchanged, including any surrounding blanks
     labels: NDArray[np.int64] | None  # (n_rows,); None for a table without labels
-    index: tuple[str, ...]  # number of each row in the table, counted from 0, as in GLUE's own tables
-    n_skipped: int  # rows left out because they have too few columns or no agreed label
+    index: tuple[str, ...]  # number of each row in the table, counted from 0 as in GLUE
+    n_skipped: int  # rows left out because of missing columns or disputed labels
     n_empty: int  # texts that contain only blanks
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ def _find(task: GlueTask, path: Path) -> tuple[dict[str, Path], Origin, str]:
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Shuffles the training rows and takes dev from their start; all other tables keep their order."""
+    """Shuffles the training rows and holds out the first of them as dev. All other tables keep their order."""
     tables = {split: np.flatnonzero(pool.splits == split) for split in dict.fromkeys(pool.splits.tolist())}
     train = tables["train"][shuffled(len(tables["train"]), DEV_SEED)]
     n_dev = max(1, min(len(tables["test"]), len(train) // 10))
@@ -128,10 +128,10 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def glue_files(task: str, path: Path | str) -> Source:
-    """Returns the examples of a GLUE task as UTF-8 bytes, which :func:`encode_split` turns into tokens.
+    """Returns the source of a GLUE task's examples as UTF-8 bytes, which :func:`encode_split` converts to tokens.
 
     GLUE does not publish the labels of its test tables. Therefore, ``test`` is the official dev table, and ``dev`` is
-    drawn from the training rows. Sampled tables named ``*_subset.tsv`` replace missing ones.
+    drawn from the training rows. Sampled tables named ``*_subset.tsv`` are used where official tables are missing.
     """
     layout = choose("task", task, GLUE)
     files, origin, note = _find(layout, Path(path))
@@ -160,7 +160,7 @@ def glue_files(task: str, path: Path | str) -> Source:
 
 
 def encode_split(split: Split, tokenizer: Tokenizer, length: int) -> tuple[Split, int]:
-    """Packs each example into at most ``length`` token ids, and counts the examples that had to be cut."""
+    """Encodes each example as at most ``length`` token ids, and counts the examples that were truncated."""
     rows = [np.empty(0, tokenizer.id_type)]
     n_cut = 0
     for start in range(0, len(split), CHUNK):

@@ -1,4 +1,4 @@
-"""Reads CIFAR-10 from its binary archive, as sequences of grey levels to be classified into ten classes."""
+"""Reads CIFAR-10 as sequences of grey levels, to be classified into ten classes."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +17,7 @@ LOSSY = {"cifar10_grey_train.bin.gz": "train", "cifar10_grey_test.bin.gz": "test
 GET = f"download https://www.cs.toronto.edu/~kriz/{ARCHIVE}, the binary version (the Python version contains pickles)"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 N_PIXELS = 1024
-STAND_IN = "A fifth of the images, in grey after JPEG compression at quality 75; not comparable with published results."
+STAND_IN = "A fifth of the images, in grey after JPEG compression. Results are not comparable with published ones."
 
 
 def grey_levels(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -67,7 +67,7 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def image_files(path: Path | str) -> Source:
-    """Returns CIFAR-10 images as 1024 grey levels, which serve as token ids. The last tenth of train is the dev split.
+    """Returns the source of CIFAR-10 images as 1024 grey levels, which are the token ids. A tenth of train becomes dev.
 
     Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009).
     """

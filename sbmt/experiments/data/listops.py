@@ -50,7 +50,7 @@ def evaluate_expression(symbols: bytes) -> int:
                 raise ValueError(symbol)
         ((whole,),) = values
     except (IndexError, ValueError) as error:
-        do = "leave out padding, and close every operator"
+        do = "remove any padding, and close every operator"
         raise SbmtError("one complete expression", list(symbols), do) from error
     return whole
 
@@ -73,11 +73,11 @@ class TreeLaw:
             raise SbmtError("digit_share in [0, 1]", self.digit_share, "give a probability")
         if not 0 <= self.min_length < self.max_length - 1:
             got = f"{self.min_length} and {self.max_length}"
-            raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "leave at least one length between")
+            raise SbmtError("0 ≤ min_length < max_length - 1, both exclusive", got, "allow at least one length")
 
 
 def generate_expressions(n_trees: int, generator: np.random.Generator, law: TreeLaw | None = None) -> list[bytes]:
-    """Draws trees level by level and returns those of a valid length; trees bound to be too long are abandoned."""
+    """Draws trees level by level, and returns those of valid length. Trees that will be too long are abandoned."""
     check_sizes(n_trees=n_trees)
     law = law or TreeLaw()
     levels: list[tuple[list[int], list[int]]] = []  # for each depth: node symbols and positions of children
@@ -100,7 +100,7 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
             break
 
     def written(depth: int, node: int) -> bytes:
-        """Writes a node as a digit, or as an operator, its children from left to right and the closing token."""
+        """Returns the symbols of a subtree: a digit, or an operator followed by its children and a closing token."""
         symbols, places = levels[depth]
         symbol, children = bytes([symbols[node]]), range(places[node], places[node + 1])
         return symbol + b"".join(written(depth + 1, child) for child in children) + bytes([CLOSE] * bool(children))
@@ -112,7 +112,7 @@ def generate_expressions(n_trees: int, generator: np.random.Generator, law: Tree
 def listops_source(
     *, n_train: int = 96_000, n_dev: int = 2_000, n_test: int = 2_000, seed: int = 0, name: str = "listops", **law: int
 ) -> Source:
-    """Returns distinct examples by Long Range Arena's rules; further arguments are those of :class:`TreeLaw`."""
+    """Returns a source of distinct expressions. Further keyword arguments are passed to :class:`TreeLaw`."""
     check_sizes(n_train=n_train, n_dev=n_dev, n_test=n_test)
     check_seed(seed)
     trees = TreeLaw(**law)
@@ -136,7 +136,7 @@ def listops_source(
 
 
 def _generate(seed: np.random.SeedSequence, law: TreeLaw) -> Examples:
-    """Generates the first :data:`SHARD_SIZE` trees of valid length in a stream, and drops duplicates."""
+    """Returns the first :data:`SHARD_SIZE` trees of valid length in a random stream, without duplicates."""
     generator = np.random.Generator(np.random.PCG64(seed))
     kept: list[bytes] = []
     for _ in range(_MOST_ROUNDS):

@@ -1,4 +1,4 @@
-"""Locates and reads data files."""
+"""Finds and reads data files."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ from sbmt.errors import SbmtError
 from sbmt.experiments.files import check_regular, tell_os_errors
 
 DOWNLOAD_AGAIN = "check that it is the expected file, and download it again"
-MOST_BYTES, MOST_IN_LINE = 1 << 31, 1 << 28  # maximum sizes of a file that is unpacked as a whole, and of a line
+MOST_BYTES, MOST_IN_LINE = 1 << 31, 1 << 28  # limits on the bytes of a decompressed file and of a line
 
 
 def data_folder() -> Path:
@@ -30,7 +30,7 @@ def prepared_folder() -> Path:
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Finds files by name in a folder, beside a given file, or in the first sub-folder that contains any of them."""
+    """Finds files by name: beside ``path`` if it is a file, or else in it, or in the first of ``folders`` with any."""
     if path.is_file():
         if path.name not in names:
             return {}
@@ -42,7 +42,7 @@ def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) 
 
 
 def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) -> SbmtError:
-    """Returns the error for a ``path`` with only the files ``found``; ``get`` says what to download and unpack."""
+    """Returns the error for a path that lacks some of the named files; ``get`` tells the user what to download."""
     got = f"only {', '.join(sorted(found))}" if found else "none of them" if path.exists() else "no such file or folder"
     do = f"{get}; put the files in $SBMT_DATA, or give their location with --from PATH"
     return SbmtError(f"{', '.join(names)} in {path}", got, do)
@@ -50,7 +50,7 @@ def missing(names: Iterable[str], path: Path, found: Collection[str], get: str) 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a regular file for reading bytes, decompressing ``.gz`` files; a damaged file raises SbmtError."""
+    """Opens a regular file to read bytes, and decompresses ``.gz`` files. A damaged file raises SbmtError."""
     check_regular(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -69,7 +69,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a plain or gzip file, including line feeds but not a byte-order mark."""
+    """Yields the lines of a plain or gzip file, with their line feeds but without a byte-order mark."""
     with open_binary(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(MOST_IN_LINE + 1), b""), start=1):
             if len(line) > MOST_IN_LINE:
@@ -99,7 +99,7 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def tar_files(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Yields the names and contents of the wanted files in a plain or gzip archive, without extracting to disk."""
+    """Yields the name and content of each wanted file in a plain or gzip tar archive, without extracting to disk."""
     content = read_unpacked(path)
     seen = set()
     try:

@@ -1,7 +1,7 @@
-"""Pathfinder: do two discs lie on the same dashed curve? Integer arithmetic makes images equal on all machines.
+"""Pathfinder: do two discs lie on the same dashed curve? Integer arithmetic makes images identical on all machines.
 
 Source: Linsley et al., Learning long-range spatial dependencies with horizontal gated recurrent units (2018), with the
-settings of Long Range Arena. Here, open space around each disc makes clear which end it marks.
+settings of Long Range Arena. Unlike there, space is left around each disc, so that it clearly marks one end of a curve.
 """
 
 import math
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sbmt.errors import SbmtError, check_seed, check_sizes
 from sbmt.experiments.data.source import Examples, Ints, Source, tenths
 
-# Sizes are in pixels, as Long Range Arena documents them for its 32 × 32 images.
+# A snake is a curve drawn as a row of dashes, the paddles. Sizes are in pixels, as documented by Long Range Arena.
 PADDING = 1.0  # width of the border that paddles may not enter
 MARGIN = 1.0  # gap between paddles within a snake, and minimum gap between snakes
 LENGTH, THICKNESS = 2.0, 0.5  # size of a paddle
 RADIUS = 1.5  # radius of the two discs
 ANTIALIAS = 2  # samples per pixel in each dimension
-WHITE, CONTRAST = 255, 0.75  # grey level of the discs, and that of the paddles as a fraction of it
+WHITE, CONTRAST = 255, 0.75  # grey level of the discs, and the fraction of it that paddles have
 
 UNITS, CELLS = 256, 4  # units per pixel, and cells of the occupancy map per pixel, in each dimension
 N_DIRECTIONS = 64  # number of directions in which paddles may point; direction i has the angle 2π i / 64
@@ -34,8 +34,8 @@ CLEARANCE = MARGIN + THICKNESS + math.sqrt(2) / CELLS
 CIRCLE = RADIUS - (THICKNESS + MARGIN) / 2
 FRAME = math.ceil((MARGIN + LENGTH + 2 * (CIRCLE + CLEARANCE) + 1) * CELLS)  # width of the map's border in cells
 
-AT_ONCE = 256  # number of attempts made together
-MOST_FAILURES = 4096  # consecutive failures after which the settings count as impossible
+AT_ONCE = 256  # number of images attempted together
+MOST_FAILURES = 4096  # consecutive failures after which the settings are considered impossible
 TRIES = 8  # attempts at each short snake before an image is abandoned
 PLACES = 8  # candidate positions for the start of a short snake, per attempt; the first free one is used
 SHARD_SIZE = 1000  # number of images drawn from one random stream
@@ -54,13 +54,13 @@ class PathfinderSettings:
     def __post_init__(self) -> None:
         check_sizes(size=self.size, distractor_length=self.distractor_length, n_distractors=self.n_distractors + 1)
         if self.contour_length < 2:
-            raise SbmtError("contour_length ≥ 2", self.contour_length, "give each curve two paddles or more")
+            raise SbmtError("contour_length ≥ 2", self.contour_length, "give each curve at least two paddles")
         if not 2 * RADIUS + MARGIN <= self.seed_distance < math.inf:
             raise SbmtError(f"seed_distance ≥ {2 * RADIUS + MARGIN}", self.seed_distance, "move the discs apart")
 
 
 def vectors(length: float) -> Ints:
-    """Returns vectors of one length in all directions, ``(directions, 2)``, rounded to agree on all machines."""
+    """Returns vectors of the given length in all directions, ``(directions, 2)``, rounded so that machines agree."""
     angles = [2 * math.pi * i / N_DIRECTIONS for i in range(N_DIRECTIONS)]
     return np.array([[round(length * math.cos(a)), round(length * math.sin(a))] for a in angles], dtype=np.int64)
 
@@ -75,7 +75,7 @@ FIRST_PROBES, LAST_PROBES = (np.concatenate([PROBES, end[:, None] + _AROUND], 1)
 
 
 def _cells_within(radius: float, length: float, width: int) -> Ints:
-    """Returns the cells within a radius of a segment, by direction; shorter rows repeat their first cell."""
+    """Returns one row of cells per direction: those within a radius of a segment, padded by repeating the first."""
     reach, side = math.ceil((radius + length / 2) * CELLS), UNITS // CELLS
     y, x = side * np.mgrid[-reach : reach + 1, -reach : reach + 1].reshape(2, -1)
     rows = []
@@ -91,9 +91,9 @@ _FREE, _CLOSED = -1, -2  # mark open cells, and cells closed to all paddles, suc
 
 
 class _Attempts:
-    """A batch of images with growing snakes, and a map of the paddle that each cell is reserved for.
+    """A batch of images in which snakes grow, and a map from each cell to the paddle for which it is reserved.
 
-    A snake is a chain of pivots joined by paddles. Each method returns the images in which it succeeded.
+    A snake is a chain of pivots joined by paddles. Methods that add paddles return the images in which they succeeded.
     """
 
     def __init__(self, n_images: int, generator: np.random.Generator, settings: PathfinderSettings) -> None:
@@ -110,7 +110,7 @@ class _Attempts:
         self.owners = owners.reshape(n_images, -1)
 
     def run(self) -> tuple[Ints, Ints]:
-        """Returns the middles and directions of all paddles in the images in which every snake grew."""
+        """Returns the middles and directions of all paddles in the images in which every snake reached full length."""
         images = self.grow_targets(self.begin_targets())
         for first in range(2 * self.settings.contour_length, self.middles.shape[1], self.settings.distractor_length):
             without = images
@@ -120,7 +120,7 @@ class _Attempts:
         return self.middles[images], self.directions[images]
 
     def begin_targets(self) -> Ints:
-        """Places the first paddles of the long snakes, each with its outer end on a seed point."""
+        """Places the first paddle of each long snake, with its outer end on a seed point."""
         side = self.settings.size * UNITS
         images = np.arange(len(self.directions))
         draws = self.generator.random((5, len(images)))
@@ -155,7 +155,7 @@ class _Attempts:
         return images[(squares >= round(UNITS * (2 * RADIUS + MARGIN)) ** 2).all(1)]
 
     def grow_distractor(self, images: Ints, first: int) -> Ints:
-        """Grows one short snake, and restores the images in which this fails."""
+        """Grows one short snake in each image, and restores the images in which this fails."""
         before = self.owners[images]
         draws = self.generator.random((len(images), PLACES, 3))
         middles = (draws[..., :2] * self.settings.size * UNITS).astype(np.int64)
@@ -191,13 +191,13 @@ class _Attempts:
         self.claim(images, paddle, middles, self.paddle_cells[directions], rival)
 
     def claim(self, images: Ints, paddle: int, places: Ints, offsets: Ints, rival: int) -> None:
-        """Reserves for a paddle the open cells at ``offsets`` from a place, and closes any that its ``rival`` holds."""
+        """Reserves the open cells at ``offsets`` from a place for a paddle, and closes those reserved for ``rival``."""
         at = images[:, None], self.cells(places)[:, None] + offsets
         before = self.owners[at]
         self.owners[at] = np.where(before == _FREE, paddle, np.where(before == rival, _CLOSED, before))
 
     def has_room(self, images: Ints, places: Ints, beside: int = _FREE) -> NDArray[np.bool_]:
-        """Checks whether all places ``(images, paddles, places, 2)`` are open or reserved for the paddle ``beside``."""
+        """Returns whether all ``places`` (images, paddles, places, 2) are open or reserved for paddle ``beside``."""
         owners = self.owners[images[:, None, None], self.cells(places)]
         return ((owners == _FREE) | (owners == beside)).all(-1)
 
@@ -216,7 +216,7 @@ def target_ends(middles: Ints, directions: Ints, contour_length: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class PathfinderImages:
-    """Images and their contents. The paddles of the two long snakes come first, followed by those of the short ones."""
+    """Images, their labels, and their paddles. Those of the two long snakes precede those of the short snakes."""
 
     pixels: NDArray[np.uint8]  # (images, size, size), grey levels
     labels: Ints  # (images,), 1 if the discs lie on the two ends of one long snake
@@ -229,10 +229,10 @@ class PathfinderImages:
 def generate_images(
     n_images: int, generator: np.random.Generator, settings: PathfinderSettings | None = None
 ) -> PathfinderImages:
-    """Draws images with two long snakes, which grow alternately, several short ones, and two discs on long snakes.
+    """Draws images with two long snakes, several short snakes, and two discs at ends of long snakes.
 
     Many images are attempted together, so each image also depends on ``n_images``. An attempt fails if a snake cannot
-    continue or two ends are too close. With label 1, which is as likely as 0, both discs lie on the same snake.
+    continue or two ends are too close. Labels 0 and 1 are equally likely; 1 means that both discs mark the same snake.
     """
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()
@@ -244,7 +244,7 @@ def generate_images(
         n_new = len(kept[-1][0])
         n_kept, n_failures = n_kept + n_new, 0 if n_new else n_failures + n_attempts
         if n_failures >= MOST_FAILURES:
-            expected = f"settings under which one of {n_failures} attempts succeeds"
+            expected = f"settings with which at least one of {n_failures} attempts succeeds"
             raise SbmtError(expected, settings, "shorten the curves or enlarge the images")
     middles, directions = (np.concatenate(arrays)[:n_images] for arrays in zip(*kept, strict=True))
     begins, labels = (generator.random((2, n_images)) < 0.5).astype(np.int64)
@@ -257,7 +257,7 @@ def generate_images(
 
 
 def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np.uint8]:
-    """Draws paddles ``(images, paddles, 2)`` and white discs over them. A pixel is the rounded mean of its samples."""
+    """Draws paddles, then white discs over them. Each pixel is the rounded mean of its samples."""
     n = ANTIALIAS
     reach = math.ceil(n * max(math.hypot(LENGTH, THICKNESS) / 2, RADIUS)) + 1  # samples from a shape's centre to edge
     samples = np.zeros((len(discs), *[n * size + 2 * reach] * 2), dtype=np.uint8)
@@ -291,7 +291,7 @@ def _draw(middles: Ints, directions: Ints, discs: Ints, size: int) -> NDArray[np
 def pathfinder_source(
     settings: PathfinderSettings | None = None, *, n_images: int = 200_000, seed: int = 0, name: str = "pathfinder"
 ) -> Source:
-    """Returns the source of generated images. A part depends on the settings, the seed, its number and its size."""
+    """Returns a source of generated images. Each part depends only on the settings, the seed, its number and size."""
     check_seed(seed)
     check_sizes(n_images=n_images)
     settings = settings or PathfinderSettings()

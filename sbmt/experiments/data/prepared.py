@@ -1,4 +1,4 @@
-"""Prepared examples on disk, stored once as arrays and then memory-mapped."""
+"""Prepared examples, which are stored on disk as arrays once and memory-mapped from then on."""
 
 import hashlib
 import json
@@ -21,18 +21,18 @@ from sbmt.experiments.files import LOCK, check_may_write, check_regular, read_js
 
 FORMAT = 2
 INFO = "info.json"
-START = b'{\n "format": '  # first bytes of every ``info.json`` that is written here, which identify the folder
-# Entries of ``info.json`` that the source determines. If one of them differs, so do the examples.
+START = b'{\n "format": '  # first bytes of every ``info.json`` written by this module, which identify the folder
+# Entries of ``info.json`` that the source determines. If one of them differs, the examples differ.
 IDENTITY = ("task", "origin", "class_names", "vocab_size", "first_id", "settings", "symbol_type")
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The examples of one split, memory-mapped."""
+    """The memory-mapped examples of one split."""
 
     indices: NDArray[np.int64]  # (n_examples,), positions of the examples in the pool
     labels: NDArray[np.int64]  # (n_examples,)
-    symbols: Symbols  # all documents of the pool end to end, as uint8, uint16 or uint32
+    symbols: Symbols  # concatenation of all documents of the pool, as uint8, uint16 or uint32
     offsets: NDArray[np.int64]  # (n_pool, n_documents), start of each document in ``symbols``
     lengths: NDArray[np.int64]  # (n_pool, n_documents)
     extras: dict[str, NDArray[Any]]  # additional numbers for each example of the split
@@ -41,7 +41,7 @@ class Split:
         return len(self.indices)
 
     def documents(self, example: int) -> list[NDArray[Any]]:
-        """Returns the complete documents of an example, with the data type of :attr:`symbols`."""
+        """Returns the documents of an example in full, with the data type of :attr:`symbols`."""
         i = self.indices[example]
         places = zip(self.offsets[i].tolist(), self.lengths[i].tolist(), strict=True)
         return [self.symbols[start : start + size] for start, size in places]
@@ -59,7 +59,7 @@ def divide(examples: Examples, splits: Arrangement) -> dict[str, Split]:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The examples of a task, as stored on disk."""
+    """The prepared examples of a task in a folder."""
 
     folder: Path
     info: dict[str, Any]  # contents of ``info.json``: task, origin, classes, vocabulary, settings
@@ -67,7 +67,7 @@ class Prepared:
 
 
 def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None = None) -> Prepared:
-    """Writes a source's examples to ``cache / source.name`` atomically, or opens them if they exist already."""
+    """Writes a source's examples atomically to ``cache / source.name`` unless they are there, and opens them."""
     folder, part = cache / source.name, cache / f".{source.name}.part"
     if not _is_prepared(folder, source):
         check_may_write(part, part / LOCK)
@@ -85,20 +85,20 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
 
 
 def _is_prepared(folder: Path, source: Source) -> bool:
-    """Checks whether exactly these examples exist."""
+    """Returns whether the source's examples are in the folder; raises SbmtError if different examples are."""
     check_may_write(folder, folder / INFO, START)
     if not (folder / INFO).exists():
         return False
     info = _read_info(folder)
     wanted = json.loads(json.dumps({name: getattr(source, name) for name in IDENTITY}))
     if differing := [name for name, value in wanted.items() if info[name] != value]:
-        do = "remove that folder, or use another cache"
+        do = "delete that folder, or use another cache"
         raise SbmtError(f"the examples in {folder} differ in {', '.join(differing)}: {do}")
     return True
 
 
 def _write(source: Source, whole: Path, report: Callable[[int], None] | None) -> None:
-    """Writes the symbols of each part as soon as it is made, then all other arrays and the description."""
+    """Writes the symbols part by part, as the source produces them, and then the other arrays and ``info.json``."""
     columns: dict[str, list[NDArray[Any]]] = {}
     names: list[str] = []  # the split of each example
     digest = hashlib.sha256()
@@ -109,7 +109,7 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
         for made in pieces:
             split, part = made if isinstance(made, tuple) and len(made) == 2 else ("", made)
             if not isinstance(split, str) or not isinstance(part, Examples):
-                do = "let parts return such pairs"
+                do = "change the source's parts function"
                 raise SbmtError("pairs of a split name and Examples", type(part).__name__, do)
             if part.symbols.dtype != source.symbol_type:
                 raise SbmtError(f"{source.symbol_type} symbols", part.symbols.dtype, "declare this type in the source")
@@ -127,15 +127,15 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
             if report is not None:
                 report(len(names))
     if not raw.stat().st_size:
-        raise SbmtError("at least one example", "none", "check the files that the examples come from")
+        raise SbmtError("at least one example", "none", "check the files that contain the examples")
     equal = [split for split, x in contents.items() if [y.digest() for y in contents.values()].count(x.digest()) > 1]
     if equal:
         do = "use different data for training and testing"
-        raise SbmtError("different examples in every split", f"the same ones in {' and '.join(equal)}", do)
+        raise SbmtError("different examples in every split", f"the same examples in {' and '.join(equal)}", do)
     try:
         extras = {name: np.concatenate(pieces) for name, pieces in columns.items()}
     except ValueError as error:
-        raise SbmtError("equally many documents per example in every part", error, "make them equal") from error
+        raise SbmtError("equal numbers of documents per example in all parts", error, "make them equal") from error
     labels, lengths = extras.pop("labels"), extras.pop("lengths")
     check_numbers(labels, len(source.class_names), "labels")
     digest.update(labels.astype(np.int64).tobytes())
@@ -164,7 +164,7 @@ def _write(source: Source, whole: Path, report: Callable[[int], None] | None) ->
 
 
 def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
-    """Memory-maps the examples that :func:`prepare` wrote, and verifies all checksums if ``is_checked``."""
+    """Memory-maps examples that :func:`prepare` has written, and verifies all checksums if ``is_checked`` is true."""
     if not (folder / INFO).exists():
         task, _, kind = folder.name.partition("-")
         option = " --reduced" if kind == "reduced" else f" --name {folder.name}" if task == "corpus" and kind else ""
@@ -184,16 +184,16 @@ def open_prepared(folder: Path, *, is_checked: bool = True) -> Prepared:
     except Exception as error:  # NumPy may raise almost anything for a damaged file
         if isinstance(error.__cause__ or error, PermissionError):
             raise SbmtError(f"no permission to read {folder}: grant it with chmod") from error
-        do = "remove the folder and prepare them again"
+        do = "delete the folder and prepare them again"
         raise SbmtError(f"the examples in {folder} are damaged ({error}): {do}") from error
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
-    """Reads the description of prepared examples; :func:`read_json` verifies its checksum."""
+    """Reads the description of prepared examples, and checks that its format is the current one."""
     info = read_json(folder / INFO, has_checksum=True)
     if info.get("format") != FORMAT:
-        do = "remove the folder and prepare them again"
-        raise SbmtError(f"prepared examples of format {FORMAT} in {folder}", "different files", do)
+        do = "delete the folder and prepare them again"
+        raise SbmtError(f"prepared examples in format {FORMAT} in {folder}", "another format", do)
     return info
 
 

@@ -1,4 +1,4 @@
-"""Reads Long Range Arena's own files of ListOps and Pathfinder, once they are unpacked from ``lra_release.gz``."""
+"""Reads the ListOps and Pathfinder files of the Long Range Arena release, after ``lra_release.gz`` is unpacked."""
 
 import hashlib
 import io
@@ -16,17 +16,17 @@ from sbmt.experiments.data.source import Examples, Source, tenths
 from sbmt.experiments.files import read_file, tell_os_errors
 
 ARCHIVE = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
-AGAIN = "get the file again"
+AGAIN = "download the file again"
 PLACES = "", "lra_release", "lra_release/lra_release"
 LISTOPS = {"train": "basic_train.tsv", "dev": "basic_val.tsv", "test": "basic_test.tsv"}
 LISTOPS_FOLDERS = "listops-1000", "listops", *(f"{place}/listops-1000" for place in PLACES[1:])
 PATHFINDER = "pathfinder32/curv_contour_length_14"
-"""Folder of the hardest of three variants, which is the one that published results usually refer to."""
+"""Folder of the hardest of three variants, to which published results usually refer."""
 _ID = {token: i for i, token in enumerate(TOKENS, start=1)}
 
 
 def listops_files(folder: Path) -> Source:
-    """Returns the source of the ListOps examples in ``basic_{train,val,test}.tsv``."""
+    """Returns a source that reads ListOps examples from ``basic_{train,val,test}.tsv``."""
     found = find_files(folder, LISTOPS.values(), LISTOPS_FOLDERS)
     if len(found) < len(LISTOPS):
         get = f"download and unpack {ARCHIVE}, or omit --from to generate them"
@@ -40,7 +40,7 @@ def listops_files(folder: Path) -> Source:
 
 
 def _expressions(path: Path) -> Examples:
-    """Reads a table of expressions and values. Parentheses are ignored, since they only repeat the structure."""
+    """Reads a table of expressions and their values. Parentheses are ignored, since they are redundant."""
     lines = read_text(path)
     if next(lines, ("", ""))[1].split() != ["Source", "Target"]:
         raise SbmtError(f"Source and Target in line 1 of {path}", "a different header", "use Long Range Arena's file")
@@ -60,7 +60,7 @@ def _expressions(path: Path) -> Examples:
 
 
 def pathfinder_files(folder: Path) -> Source:
-    """Returns the source of the images in ``imgs``, in the order of ``metadata``; empty image files are left out."""
+    """Returns a source of the images in ``imgs``, in the order of ``metadata``. Empty image files are skipped."""
     inner = ("", PATHFINDER.split("/")[1], *(f"{place}/{PATHFINDER}".lstrip("/") for place in PLACES))
     with tell_os_errors(f"read imgs and metadata in {folder}", "check its permissions"):  # glob would hide errors
         place = next((folder / x for x in inner if (folder / x / "imgs").is_dir()), folder)
@@ -69,7 +69,7 @@ def pathfinder_files(folder: Path) -> Source:
     files.sort(key=lambda path: (len(path.stem), path.stem))
     if not files:
         do = f"download {ARCHIVE} and unpack {PATHFINDER} there, or omit --from to generate them"
-        raise SbmtError(f"folders imgs and metadata in {folder}", "none", do)
+        raise SbmtError(f"the folders imgs and metadata in {folder}", "none", do)
 
     def parts() -> Iterator[tuple[str, Examples]]:
         for file in files:
@@ -85,13 +85,13 @@ def pathfinder_files(folder: Path) -> Source:
 
 
 def _image(folder: Path, where: str, line: str) -> tuple[NDArray[np.uint8], int] | None:
-    """Reads the image that a metadata line (folder, file, number, label) names; returns None if its file is empty."""
+    """Reads the image named in a metadata line (folder, file, number, label). Returns None if the file is empty."""
     from PIL import Image
 
     fields = line.split()
     path = PurePosixPath(*fields[:2])
     if len(fields) < 4 or fields[3] not in ("0", "1") or path.is_absolute() or ".." in path.parts:
-        raise SbmtError(f"folder, file, number and label 0 or 1 in {where}", line[:80] or "nothing", AGAIN)
+        raise SbmtError(f"a folder, file, number and label 0 or 1 in {where}", line[:80] or "an empty line", AGAIN)
     if not (content := read_file(folder / path, do=f"correct {where}, or {AGAIN}")):
         return None
     try:
@@ -100,5 +100,5 @@ def _image(folder: Path, where: str, line: str) -> tuple[NDArray[np.uint8], int]
     except Exception as error:  # Pillow may raise almost anything for a damaged image
         raise SbmtError(f"an intact PNG file {path}, named in {where}", str(error)[:200], AGAIN) from error
     if pixels.shape != (32, 32, 3) or (pixels != pixels[..., :1]).any():
-        raise SbmtError(f"32 × 32 grey levels in {path}, named in {where}", "another size or colours", AGAIN)
+        raise SbmtError(f"32 × 32 grey levels in {path}, named in {where}", "a different size or colours", AGAIN)
     return pixels[..., 0].ravel(), int(fields[3])

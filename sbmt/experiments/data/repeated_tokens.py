@@ -1,4 +1,4 @@
-"""The synthetic task: which values of a sequence occur more than once?"""
+"""The repeated-tokens task: which values of a sequence occur more than once?"""
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +10,7 @@ from sbmt.errors import SbmtError, check_sizes
 def sample_repeated_tokens(
     batch_size: int, length: int, *, generator: torch.Generator | None = None
 ) -> tuple[Int[Tensor, "batch n"], Float[Tensor, "batch n"]]:
-    """Draws values uniformly from 0 … n − 1, where n is the length, and marks repeated ones (paper, section 5.1)."""
+    """Draws n values uniformly from 0 … n − 1, and marks those that are repeated. Paper: section 5.1."""
     check_sizes(batch_size=batch_size, length=length)
     tokens = torch.randint(length, (batch_size, length), generator=generator)
     return tokens, mark_repeats(tokens, length)
@@ -29,9 +29,9 @@ NOISE = 0.1  # standard deviation of the noise in each copy of a fresh value
 def sample_fresh_values(
     batch_size: int, length: int, *, generator: torch.Generator | None = None
 ) -> tuple[Float[Tensor, "batch n d_value"], Float[Tensor, "batch n"]]:
-    """Draws repeated tokens whose values are normal vectors, new in every sequence; each copy has independent noise."""
+    """Draws repeated tokens that are noisy copies of normal vectors, which are drawn afresh for every sequence."""
     check_sizes(batch_size=batch_size, length=length)
-    # A single draw, so that a batch equals the same sequences drawn one by one.
+    # A single call draws all numbers, so that a batch equals the same sequences drawn one by one.
     uniform = torch.rand(batch_size, length, 1 + 2 * D_VALUE, dtype=torch.float64, generator=generator)
     chosen = (uniform[..., 0] * length).long()
     normal = torch.special.ndtri(uniform[..., 1:].clamp(min=1e-300)).float()
@@ -41,7 +41,7 @@ def sample_fresh_values(
 
 
 def majority_accuracy(length: int) -> float:
-    """Returns the accuracy of the more frequent label, max(q, 1 − q), where a share q = (1 − 1/n)^(n−1) is unique."""
+    """Returns the accuracy of always predicting the more frequent label; a token is unique w.p. (1 − 1/n)^(n−1)."""
     check_sizes(length=length)
     unique = (1 - 1 / length) ** (length - 1)
     return max(unique, 1 - unique)
@@ -50,14 +50,14 @@ def majority_accuracy(length: int) -> float:
 def random_mask_ceiling(length: int, mask_density: float) -> float:
     r"""Returns the best possible accuracy of one layer with a random mask of the given density.
 
-    A token that attends to a copy of itself is certainly a repeat. One that attends to d others, none of them a copy,
-    is unique with probability $r^{n-1-d}$, where $r = 1 - 1/n$; the layer then predicts the more likely label.
+    A token that attends to a copy of itself is certainly repeated. A token that attends to d others, none of them a
+    copy, is unique with probability $r^{n-1-d}$, where $r = 1 - 1/n$; the layer then predicts the more likely label.
     """
     from scipy.stats import binom
 
     check_sizes(length=length)
     if not 0 <= mask_density <= 1:
-        raise SbmtError("mask_density in [0, 1]", mask_density, "give a share of all pairs")
+        raise SbmtError("mask_density in [0, 1]", mask_density, "give a fraction of all pairs")
     n_seen = torch.arange(length, dtype=torch.float64)
     share = torch.from_numpy(binom.pmf(n_seen.numpy(), length - 1, mask_density))
     no_repeat = (1 - 1 / length) ** n_seen  # r^d

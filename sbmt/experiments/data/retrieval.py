@@ -18,19 +18,19 @@ PARTS = {"train": "train", "dev": "eval", "test": "test"}  # names of the splits
 LABELS = {b"0": 0, b"0.0": 0, b"1": 1, b"1.0": 1}
 GET = "download https://storage.googleapis.com/long-range-arena/lra_release.gz and unpack its folder tsv_data"
 STAND_IN = (
-    "Not the ACL Anthology: each document consists of two reviews of one film, and a pair is related if both documents "
-    "are about the same film. Results are not comparable with published ones."
+    "These are film reviews, not papers of the ACL Anthology: each document consists of two reviews of one film, and a "
+    "pair is related if both documents are about the same film. Results are not comparable with published ones."
 )
 _SOURCE = partial(Source, task="retrieval", class_names=("unrelated", "related"), vocab_size=257, first_id=1)
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-    """Yields the label and the two documents of each line."""
+    """Yields the label and the two documents in each line."""
     for number, line in enumerate(read_lines(path), start=1):
         where, columns = f"{path}, line {number}", line.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
         if len(columns) != 5 or not line.endswith(b"\n"):
             expected = f"five columns separated by tabs (label, id, id, text, text) and a line feed in {where}"
-            raise SbmtError(expected, f"{len(columns)} columns: {line[-20:]!r}", "use the files that include the texts")
+            raise SbmtError(expected, f"{len(columns)} ending in {line[-20:]!r}", "use files that include the texts")
         if columns[0] not in LABELS:
             do = "correct that line, or get the file again"
             raise SbmtError(f"a label 0.0 or 1.0 in {where}", repr(columns[0][:50]), do)
@@ -38,7 +38,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
 
 
 def retrieval_files(path: Path | str) -> Source:
-    """Returns pairs of documents as bytes, of which the first 10,000 are kept, with label 1 for related documents.
+    """Returns a source of pairs of documents, cut to 10,000 bytes each; label 1 means that they are related.
 
     Source: Tay et al., Long Range Arena (ICLR 2021); texts from the ACL Anthology Network (Radev et al., 2013).
     """
@@ -67,12 +67,12 @@ def retrieval_files(path: Path | str) -> Source:
     )
 
 
-COMMON, OWN = 40, 8  # numbers of words shared by all topics, and of words specific to each topic
+COMMON, OWN = 40, 8  # number of words shared by all topics, and number specific to each topic
 LENGTHS = 20, 35  # minimum number of words in a document, and exclusive maximum
 
 
 def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
-    """Draws the shared words, then those of each topic. Each word consists of three to seven random letters."""
+    """Draws the shared words, followed by the words of each topic. A word consists of three to seven random letters."""
     generator = np.random.Generator(np.random.PCG64([seed, 0]))
 
     def word() -> bytes:
@@ -82,7 +82,7 @@ def topic_words(n_topics: int, seed: int = 0) -> list[list[bytes]]:
 
 
 def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: list[list[bytes]]) -> Examples:
-    """Generates pairs of documents on one topic (label 1) or two (label 0); each word is a shared one half the time."""
+    """Generates pairs of documents on one topic (label 1) or two (label 0). About half of all words are shared."""
     common, own = words[0], words[1:]
 
     def document(topic: int) -> bytes:
@@ -103,7 +103,7 @@ def generate_topic_pairs(n_pairs: int, generator: np.random.Generator, words: li
 def topics_source(
     *, n_topics: int = 16, n_train: int = 20_000, n_dev: int = 1_000, n_test: int = 2_000, seed: int = 0
 ) -> Source:
-    """Returns generated pairs as a control that needs no files. The splits share topics and words but no documents."""
+    """Returns a source of generated pairs, as a control that needs no files. The splits share topics and words."""
     check_sizes(n_topics=n_topics - 1, n_train=n_train, n_dev=n_dev, n_test=n_test)
     sizes = dict(zip(SPLITS, (n_train, n_dev, n_test), strict=True))
     words = topic_words(n_topics, seed)

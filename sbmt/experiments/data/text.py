@@ -1,4 +1,4 @@
-"""Byte-level text: is a film review positive? Reads the IMDB reviews from their original archive."""
+"""Text classification byte by byte: is a film review positive? Reads the IMDB reviews from their original archive."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def _read(archive: Path, split: str) -> Examples:
 
 
 def _arrange(pool: Pool) -> Arrangement:
-    """Shuffles every split, so that its first n examples are a fair sample, and takes a tenth of train for dev."""
+    """Shuffles every split, so that its first examples are a random sample, and holds out a tenth of train as dev."""
     train, test = (np.flatnonzero(pool.splits == split) for split in ("train", "test"))
     train, test = (x[shuffled(len(x), DEV_SEED)] for x in (train, test))
     n_dev = -(-len(train) // 10)
@@ -48,7 +48,7 @@ def _arrange(pool: Pool) -> Arrangement:
 
 
 def text_files(path: Path | str) -> Source:
-    """Returns the labelled IMDB reviews as bytes, neither cut nor cleaned; dev is a tenth of the training reviews.
+    """Returns a source of the labelled IMDB reviews as unmodified bytes. A tenth of the training reviews becomes dev.
 
     Source: Maas et al., Learning Word Vectors for Sentiment Analysis (ACL 2011).
     """

@@ -88,7 +88,7 @@ class Tokenizer:
                 raise ValueError("it changes the text")  # some normalisers also print a panic before they fail
             library = tokenizers.Tokenizer.from_str(self.json)
         except BaseException as error:  # panics in its Rust code derive from BaseException
-            raise SbmtError("valid JSON of a tokeniser", f"damaged JSON ({str(error)[:200]})", _DO) from error
+            raise SbmtError("the valid JSON of a tokeniser", f"damaged JSON ({str(error)[:200]})", _DO) from error
         library.no_truncation()
         library.no_padding()
         library.encode_special_tokens = True  # "<s>" in a review counts as three characters of text
@@ -98,12 +98,12 @@ class Tokenizer:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the JSON in UTF-8, equal to that of the saved file."""
+        """SHA-256 of the JSON in UTF-8, which is also the checksum of the saved file."""
         return hashlib.sha256(self.json.encode()).hexdigest()
 
     @cached_property
     def vocab_size(self) -> int:
-        """Size of the vocabulary, counted as one more than the largest id."""
+        """Size of the vocabulary, which is the largest id plus one."""
         return max(self._library.get_vocab(with_added_tokens=True).values()) + 1
 
     @cached_property
@@ -118,7 +118,7 @@ class Tokenizer:
 
     @property
     def id_type(self) -> SymbolType:
-        """Data type of arrays of ids."""
+        """The smallest of two data types that can store all ids."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     def encode(self, text: str) -> Symbols:
@@ -126,7 +126,7 @@ class Tokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Symbols]:
-        """Returns the ids of each text, encoding on all cores."""
+        """Returns the ids of each text, without special tokens, using all cores."""
         return [np.array(encoding.ids, self.id_type) for encoding in self._encodings(texts, has_specials=False)]
 
     def _encodings(self, texts: Sequence[Any], *, has_specials: bool) -> "list[tokenizers.Encoding]":
@@ -136,12 +136,12 @@ class Tokenizer:
             raise SbmtError("texts that UTF-8 can encode", str(error)[:200], "remove lone surrogates") from error
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> str:
-        """Returns the text of ids. Special tokens are left out, and bytes that are not valid UTF-8 become ``�``."""
+        """Decodes ids to text. Special tokens are left out, and bytes that are not valid UTF-8 become ``�``."""
         known = check_numbers(ids if isinstance(ids, np.ndarray) else list(ids), self.vocab_size, "ids").tolist()
         return self._library.decode([i for i in known if i not in self.special_ids], skip_special_tokens=False)
 
     def glyph(self, token_id: int) -> str:
-        """Formats a token for figures and tables, with blanks and line ends visible and partial characters in hex."""
+        """Formats a token for figures and tables, with visible blanks and line ends, and partial characters in hex."""
         check_numbers([token_id], self.vocab_size, "ids")
         token = self._library.id_to_token(int(token_id)) or ""
         if token in SPECIALS or any(sign not in _BYTE_OF for sign in token):
@@ -150,10 +150,10 @@ class Tokenizer:
         return "".join(_SIGNS.get(c, printable(c)) for c in text)
 
     def pack(self, first: Sequence[str], second: Sequence[str] | None, length: int) -> tuple[list[Symbols], int]:
-        """Encodes texts as ``<s> A </s>``, pairs as ``<s> A </s></s> B </s>``, and counts those cut to ``length``."""
+        """Encodes texts as ``<s> A </s>`` or pairs as ``<s> A </s></s> B </s>``, and counts those cut to ``length``."""
         least = 3 if second is None else 6
         if length < least:
-            raise SbmtError(f"length ≥ {least}, for special tokens and one per text", length, "give a larger length")
+            raise SbmtError(f"length ≥ {least} (special tokens and one per text)", length, "choose a larger length")
         texts = first if second is None else list(zip(first, second, strict=True))
         self._library.enable_truncation(length, strategy="longest_first")
         try:
@@ -165,7 +165,7 @@ class Tokenizer:
 
 
 def _signs_of_bytes() -> dict[str, int]:
-    """Maps characters in vocabularies to bytes: visible ones as in Latin-1, and all others from 256 upwards."""
+    """Maps the characters of a vocabulary to bytes: visible ones as in Latin-1, and those from 256 upwards in order."""
     visible = [b for b in range(256) if chr(b).isprintable() and chr(b) not in " \xa0"]
     hidden = [b for b in range(256) if b not in visible]
     return {chr(b): b for b in visible} | {chr(256 + i): b for i, b in enumerate(hidden)}

@@ -1,4 +1,4 @@
-"""Finds the tokens that a trained model attends to in single examples, and draws the least and most dense examples."""
+"""Finds the tokens that a trained model attends to, and draws the examples with the least and the most dense masks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from sbmt.experiments.training.run import Run
 ADVANCE, LINE = 0.602, 1.32  # character width of the monospaced font and line height, in ems
 DARKEST = 0.55  # darkest shade of the mask scale that is used, so that dark letters stay legible
 _FONT = FontProperties(family="DejaVu Sans Mono")
-MOST_TOKENS, MOST_WORDS = 1200, 300  # tokens shown of a text of bytes or symbols, and of one of words or subwords
+MOST_TOKENS, MOST_WORDS = 1200, 300  # maximum number of tokens shown for bytes or symbols, and for words or subwords
 _WIDTH = 8.0  # inches, about a page width, so that letters keep their size
 _ROW, _TITLE = 2.3, 0.65  # heights in inches: of bars and maps, and of an example's title
 _MAPS, _COLUMNS = 3, 84  # maps side by side, and characters per line of a text
@@ -50,13 +50,13 @@ class AttendedDocument:
     tokens: Int[Tensor, " n"]  # without the padding at the end
     in_degrees: Float[Tensor, "layers heads n"]  # share of real queries that attend to each key
     densities: Float[Tensor, "layers heads"]  # share of real pairs in the mask
-    query: int  # position of a query
+    query: int  # position of the selected query
     is_attended: Bool[Tensor, "layers heads n"]  # whether this query attends to each key
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A model's results on single test examples, and the state needed to redraw their masks."""
+    """A model's results on single test examples, with the state needed to draw the same masks again."""
 
     run: Run
     per_example: Evaluation
@@ -69,7 +69,7 @@ class Inspection:
 
     @torch.no_grad()
     def see(self, example: int, query: int | None = None) -> list[AttendedDocument]:
-        """Redraws an example's masks and returns the attended tokens, by default for a query of median in-degree."""
+        """Draws an example's masks again, and returns what a query attends to, by default one of median in-degree."""
         batch, at = divmod(example, len(self.calls[0][0]))
         tokens, is_real, generator = self.calls[batch]
         tokens, is_real = tokens[at : at + 1], is_real[at : at + 1]
@@ -95,7 +95,7 @@ class Inspection:
 
 
 def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) -> Inspection:
-    """Evaluates a model on the first test examples, or on all, and records the state needed to redraw their masks."""
+    """Evaluates a model on the first test examples, or on all, and records what is needed to draw the masks again."""
     if "interval" not in run.about:
         raise SbmtError("a run on labelled examples", f"one on {run.config.task}", "use sbmt evaluate")
     calls = []
@@ -108,18 +108,18 @@ def inspect_examples(run: Run, n_examples: int | None = None, *, seed: int = 0) 
     with run.model.register_forward_pre_hook(remember, with_kwargs=True):
         per_example = evaluate(run, n_examples, seed=seed)
     if per_example.n_examples < 2:
-        raise SbmtError("at least 2 examples for standard deviations", per_example.n_examples, "inspect more")
+        raise SbmtError("at least 2 examples for standard deviations", per_example.n_examples, "inspect more examples")
     return Inspection(run, per_example, tuple(calls))
 
 
 def word_glyph(glyph: str) -> str:
-    """Returns a tokeniser's token as it is drawn, with escapes for characters that the font does not have."""
+    """Returns the text that is drawn for a tokeniser's token, with escapes for characters that the font lacks."""
     known = get_font(findfont(_FONT)).get_charmap()
     return "".join(c if ord(c) in known else c.encode("unicode_escape").decode() for c in glyph.replace("␣", " "))
 
 
 def glyph_of(run: Run, token: int) -> str:
-    """Returns a token of a run's documents as it is drawn; padding, as in an empty text, is a blank."""
+    """Returns the text that is drawn for a token of a run's documents; padding, as in an empty text, is a blank."""
     if run.tokenizer is not None:
         return word_glyph(run.tokenizer.glyph(token))
     symbol = token - run.about["data"]["first_id"]
@@ -219,7 +219,7 @@ def _draw_bars(axes: Axes, inspection: Inspection) -> None:
 
 
 def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, _: int) -> Part:
-    """Lays out the image and a map per head of how often each pixel is attended to (Figures 7 and 8)."""
+    """Lays out the image, and one map per head that shows how often each pixel is attended to (Figures 7 and 8)."""
     first_id, side = run.about["data"]["first_id"], isqrt(len(document.tokens))
     columns = min(1 + upper.size, _MAPS)
     rows = ceil((1 + upper.size) / columns)
@@ -241,7 +241,7 @@ def _maps(run: Run, document: AttendedDocument, upper: NDArray[np.float32], titl
 
 
 def _texts(run: Run, document: AttendedDocument, upper: NDArray[np.float32], title: str, n_documents: int) -> Part:
-    """Lays out the text once per head, shaded by in-degree; a long text is cut to the surroundings of the query."""
+    """Lays out the text once per head, shaded by in-degree. Long texts are cut to the surroundings of the query."""
     n, most = len(document.tokens), (MOST_TOKENS if run.tokenizer is None else MOST_WORDS) // n_documents
     first = max(0, min(document.query - most // 2, n - most))
     shown = slice(first, min(n, first + most))

@@ -1,4 +1,4 @@
-"""Figure of the accuracy and the time per generated token of causal attention."""
+"""Figure of the accuracy of causal attention and of its time per generated token."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def draw_causal(results: dict[str, Any], path: Path) -> None:
                 looks: Any = {"color": f"C{i % 6}", "marker": "os"[i // 6], "label": row["title"]}
                 ax.scatter(keys, row.get("bits", accuracy), **looks)
             ax.set(title=title, ylabel="bits per byte" if part == "text" else "accuracy")
-        panels[-1].set_ylim(top=1.04 * results["text"][0]["bits"][0])  # linear attention lies far above
+        panels[-1].set_ylim(top=1.04 * results["text"][0]["bits"][0])  # cuts off linear attention, which is far above
         for name in ("full", "fitted"):
             medians = [at[name]["median"] for at in results["decode"].values()]
             time.plot([int(n) for n in results["decode"]], medians, marker="o", label=name)

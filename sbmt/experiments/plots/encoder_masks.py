@@ -1,4 +1,4 @@
-"""Figure of different kinds of masks in a pretrained encoder."""
+"""Figure that compares different kinds of masks in a pretrained encoder."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from sbmt.experiments.plots.style import QUIET, ROLES, saved_figure
 
 
 def draw_encoder_masks(panels: Mapping[str, Sequence[dict[str, Any]]], path: Path) -> None:
-    """Plots how close embeddings with each kind of mask come to those of full attention, with fitted masks first."""
+    """Plots the cosine between embeddings with each kind of mask and those with full attention, fitted masks first."""
     with saved_figure(path, 4.1 * len(panels) + 0.4, 2.6) as figure:
         axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, (title, rows) in zip(axes, panels.items(), strict=True):

@@ -38,7 +38,7 @@ def plot_mask(
 ) -> Axes:
     """Draws a heatmap of a boolean mask or of edge probabilities, with a row per query and a column per key.
 
-    Thin lines separate ``blocks``, the sizes of consecutive groups. ``ax.images[0]`` contains the mask as floats.
+    Thin lines separate consecutive groups of tokens, whose sizes are ``blocks``. ``ax.images[0]`` holds the mask.
     """
     table = _as_table(mask)
     ax = ax or plt.subplots(figsize=(3.6, 3.4))[1]
@@ -73,7 +73,7 @@ def plot_mask(
 def plot_scores(
     scores: PairTable, mask: PairTable | None = None, ax: Axes | None = None, *, decimals: int = 1, **options: Any
 ) -> Axes:
-    """Draws a heatmap of signed numbers, grey outside the mask; ``options`` are those of :func:`plot_mask`."""
+    """Draws a heatmap of signed numbers, grey outside the mask; ``options`` are passed to :func:`plot_mask`."""
     table = _as_table(scores)
     if mask is not None:
         is_edge = _as_table(mask).astype(bool)
@@ -96,7 +96,7 @@ def plot_bipartite(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Axes:
-    """Draws the graph of a mask, with queries on the left, in the row order of a heatmap, and keys on the right.
+    """Draws the graph of a mask, with queries on the left and keys on the right, both from top to bottom.
 
     The ``weights`` of the edges, in row order, determine line widths. If a ``query`` is given, only its edges are blue.
     """
@@ -147,5 +147,5 @@ def _as_table(mask: PairTable) -> np.ndarray:
     while table.ndim > 2 and len(table) == 1:
         table = table[0]
     if table.ndim != 2 or 0 in table.shape:
-        raise SbmtError("one mask (n_queries, n_keys)", tuple(table.shape), "pick an example and a head: mask[0, 0]")
+        raise SbmtError("one mask (n_queries, n_keys)", tuple(table.shape), "select an example and a head: mask[0, 0]")
     return table.astype(float)

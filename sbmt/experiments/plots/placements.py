@@ -40,11 +40,11 @@ PLACEMENTS: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {
     "separated": lambda n: (_circle(n), _circle(_CLUSTERS)),
     "distant": lambda n: (torch.full((n, 2), 1.1), torch.full((_CLUSTERS, 2), -1.1)),
 }
-"""Centres of tokens and clusters for a dense mask, a block-diagonal one and a sparse one."""
+"""Functions that return the centres of tokens and clusters, for a dense, a block-diagonal and a sparse mask."""
 
 
 def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
-    """Places tokens and clusters as in a case of the paper's Figure 3; applies equations 5 to 7 without the MLP."""
+    """Places tokens and clusters as in one case of Figure 3, and applies equations 5 to 7 without the MLP."""
     check_sizes(n_tokens=n_tokens)
     generator = torch.Generator().manual_seed(seed)
     nodes, clusters = (
@@ -57,7 +57,7 @@ def place(name: str, n_tokens: int = 48, seed: int = 0) -> Placement:
 
 
 def draw_placements(placements: Sequence[Placement], edges: Sequence[EdgeList], path: Path) -> None:
-    """Writes a figure with a row per case, which shows tokens and clusters, the expected mask and a sampled mask."""
+    """Writes a figure with one row per case, which shows tokens and clusters, the expected mask and a sampled mask."""
     with saved_figure(path, 9.6, 3.1 * len(placements)) as figure:
         axes = figure.subplots(len(placements), 3, squeeze=False)
         for (plane, expected, sampled), placement, drawn in zip(axes, placements, edges, strict=True):

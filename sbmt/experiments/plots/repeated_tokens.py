@@ -18,9 +18,9 @@ from sbmt.models import TokenTagger
 
 @dataclass(frozen=True, eq=False)
 class SeenMask:
-    """The mask of layer 0, head 0 for one sequence."""
+    """The mask of head 0 in layer 0, for one sequence."""
 
-    expected: Tensor  # edge probabilities (n, n), which are 1 in a window or on self-loops
+    expected: Tensor  # edge probabilities (n, n), which are 1 for self-loops and inside a window
     drawn: Tensor  # sampled mask, bool (n, n)
     twins: Tensor  # whether two tokens have the same value, bool (n, n): the pairs that matter for the task
     membership: Tensor | None  # memberships of the queries (n, k); None for attention mechanisms without clusters

@@ -64,7 +64,7 @@ def _legend(axes: Axes, *plotted: Axes) -> None:
 
 
 def draw_glue(results: dict[str, dict[str, Any]], path: Path) -> None:
-    """Writes a figure with a panel for pre-training and each fine-tuning task, plotting scores against density."""
+    """Writes a figure of scores against density, with one panel for pre-training and one for each fine-tuning task."""
     marks = marks_of({name: title for one in results.values() for name, title in one["titles"].items()})
     columns = min(2, len(results) + 1)
     rows = ceil((len(results) + 1) / columns)  # the legend occupies one panel

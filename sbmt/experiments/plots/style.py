@@ -1,4 +1,4 @@
-"""The common style of all figures, and a function that saves figures in it."""
+"""The common style of all figures, and a function that saves figures in this style."""
 
 import io
 import re
@@ -76,5 +76,5 @@ def figure_format(path: Path) -> str:
     formats = FigureCanvasBase.get_supported_filetypes().keys() - {"pgf", "svgz"}  # these need TeX or compression
     kind = path.suffix.removeprefix(".").lower()
     if kind not in formats:
-        raise SbmtError(f"a file ending that is one of {', '.join(sorted(formats))}", repr(path.name), "use .png")
+        raise SbmtError(f"a file name ending in one of {', '.join(sorted(formats))}", repr(path.name), "use .png")
     return kind

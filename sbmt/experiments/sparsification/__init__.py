@@ -1,1 +1,1 @@
-"""How well fitted masks replace the full attention of a trained network, against other masks of the same density."""
+"""Experiments that replace the full attention of a trained network by fitted masks, and by others of equal density."""

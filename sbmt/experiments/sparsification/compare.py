@@ -1,6 +1,6 @@
-"""Other masks for a network that was trained with full attention, and their comparison with fitted ones.
+"""Compares fitted masks with other kinds of masks, in a network that was trained with full attention.
 
-Each is tuned to the density of the fitted masks, and computed densely, to keep the code simple.
+The other masks are tuned to the density of the fitted masks. They are computed densely, to keep the code simple.
 """
 
 import copy
@@ -23,7 +23,7 @@ from sbmt.types import AttentionOutput
 
 FULL, FITTED = "full attention", "fitted"
 Probability = Float[Tensor, "batch heads n m"]
-Track = Callable[..., Iterable[Any]]  # such as rich's: track(items, description=..., total=...) yields the items
+Track = Callable[..., Iterable[Any]]  # a progress bar, such as rich's track(items, description=..., total=...)
 
 
 class MaskedAttention(nn.Module):
@@ -50,7 +50,7 @@ class MaskedAttention(nn.Module):
 
 
 def is_pair(heads: Heads) -> Bool[Tensor, "batch heads n m"]:
-    """Returns which pairs consist of real tokens."""
+    """Returns a mask of the pairs in which both tokens are real."""
     queries, keys = (torch.ones_like(x[..., :1]) for x in (heads.query, heads.key))
     return (zero_padding(queries, heads.query_mask) @ zero_padding(keys, heads.key_mask).mT).bool()
 
@@ -61,7 +61,7 @@ def random(density: float, heads: Heads) -> Probability:
 
 
 def window(n_places: int, heads: Heads) -> Probability:
-    """Keeps the keys less than ``n_places`` away: 1 keeps only the token itself, and 0 nothing."""
+    """Keeps the keys less than ``n_places`` away. With 1, only the token itself is kept, and with 0, nothing is."""
     queries, keys = (torch.arange(x.shape[2]) for x in (heads.query, heads.key))
     return ((queries[:, None] - keys).abs() < n_places).float().expand(is_pair(heads).shape)
 
@@ -81,7 +81,7 @@ def oracle(density: float, heads: Heads) -> Probability:
 
 
 def ideal_rates(edges_per_query: float, heads: Heads) -> Probability:
-    """Draws pairs at rates in proportion to attention: 1 − exp(−c a), which the fit of a block model approximates."""
+    """Gives a pair of attention weight a the probability 1 − exp(−c a), which a fitted block model approximates."""
     return -torch.expm1(-edges_per_query * full_attention(heads))
 
 
@@ -92,14 +92,14 @@ CONTROLS: dict[str, tuple[Callable[[Any, Heads], Probability], Sequence[Any] | N
     "oracle": (oracle, None),
     "ideal rates": (ideal_rates, [1.01**i for i in range(-600, 1400)]),  # from 0.0026 to a million
 }
-"""By name in tables: probabilities of edges as a function of a size, and sizes to choose from, or None for the density.
+"""Maps names to functions from a size to edge probabilities, and to sizes to choose from, or None to use the density.
 
-The last two are computed from full attention, so they save nothing.
+The last two controls are computed from full attention, so they save no time.
 """
 
 
 def tuned(name: str, layer: Sequence[Heads], density: float) -> MaskedAttention:
-    """Returns the control of this name whose density on a layer's inputs is nearest to a given one.
+    """Returns the named control, with the size whose density on a layer's inputs is closest to ``density``.
 
     Density is the expected share of real keys that a mask keeps, averaged over all real queries.
     """
@@ -122,9 +122,9 @@ def tuned(name: str, layer: Sequence[Heads], density: float) -> MaskedAttention:
 def with_masks(
     model: nn.Module, sparse: nn.Module, tuned_on: Sequence[Any], density: float | None = None
 ) -> Iterator[tuple[str, nn.Module]]:
-    """Yields the network itself, with its fitted masks, and with other kinds of mask, each after its name.
+    """Yields pairs of a name and a network: with full attention, with fitted masks, and with each other kind of mask.
 
-    The other kinds are tuned to ``density`` on the batches ``tuned_on``, by default to that of the fitted masks there.
+    The other masks are tuned to ``density`` on the batches ``tuned_on``, by default to that of the fitted masks there.
     """
     yield FULL, model
     yield FITTED, sparse
@@ -145,15 +145,15 @@ def compare(
     score: Callable[[nn.Module], Tensor],
     track: Track = lambda items, **_: items,
 ) -> list[dict[str, Any]]:
-    """Returns a row for each kind of mask: its quality on the batches that it is tuned on, and its effect on scores.
+    """Returns one row per kind of mask, with its quality on the batches ``tuned_on`` and its effect on test scores.
 
-    ``score`` gives a number for each test item under a network. Under ``name``, a row contains the mean score, and
-    under ``lost`` and ``lost_error`` the mean loss relative to full attention and its standard error over items.
+    ``score`` maps a network to one score per test item. A row contains the mean score as ``name``, the mean difference
+    from full attention as ``lost``, and the standard error of this difference over items as ``lost_error``.
     """
     rows: list[dict[str, Any]] = []
     full = score(model).double()
     if len(full) < 2:
-        raise SbmtError("at least 2 test items to compare masks on", len(full), "ask for more with --examples")
+        raise SbmtError("at least 2 test items to compare masks", len(full), "request more with --examples")
     for kind, masked in track(with_masks(model, sparse, tuned_on), description="masks", total=2 + len(CONTROLS)):
         if kind == FULL:
             continue

@@ -1,4 +1,4 @@
-"""Fits masks to a pretrained Hugging Face Transformers encoder, and compares them by its sentence embeddings."""
+"""Fits masks to a pretrained encoder from Hugging Face Transformers, and compares masks by sentence embeddings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,14 +18,14 @@ from sbmt.sparsification.convert import sparsify
 from sbmt.sparsification.fit import endless, fit_block_models
 from sbmt.sparsification.huggingface import attention_modules
 
-MEASURED_ON = 2  # batches that other masks are tuned on, and that all masks are measured on
+MEASURED_ON = 2  # number of batches on which other masks are tuned and all masks are measured
 LEAST_TEXTS = 64
-MOST_ASKED = 128  # texts whose embeddings are compared by default, at most a quarter of all
+MOST_ASKED = 128  # number of texts whose embeddings are compared by default, but at most a quarter of all texts
 Batch = dict[str, Tensor]  # the arguments of an encoder
 
 
 def load_encoder(folder: Path) -> tuple[Any, Any]:
-    """Loads the encoder and the tokenizer that ``save_pretrained`` wrote; nothing is downloaded or unpickled."""
+    """Loads an encoder and its tokenizer as written by ``save_pretrained``. Nothing is downloaded or unpickled."""
     from safetensors import SafetensorError
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
@@ -47,7 +47,7 @@ def load_encoder(folder: Path) -> tuple[Any, Any]:
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str], length: int, batch: int = 8) -> list[Batch]:
-    """Returns batches of texts, cut off after ``length`` tokens and padded to the longest text of the batch."""
+    """Returns batches of tokenised texts, truncated to ``length`` tokens and padded to the longest text of a batch."""
     pieces = [list(texts[i : i + batch]) for i in range(0, len(texts), batch)]
     options: dict[str, Any] = {"truncation": True, "max_length": length, "padding": True, "return_tensors": "pt"}
     return [dict(tokenizer(piece, **options)) for piece in pieces]
@@ -67,13 +67,13 @@ def embed(model: nn.Module, batches: Sequence[Mapping[str, Tensor]]) -> Float[Te
 def sparsify_encoder(
     folder: Path, text: Path, length: int, n_asked: int | None, steps: int, options: dict[str, Any], track: Track
 ) -> tuple[Callable[[Path], None], dict[str, Any]]:
-    """Fits masks to an encoder, and compares them on held-out texts of a file with other masks of the same density.
+    """Fits masks to an encoder, and compares them with other masks of the same density on held-out texts of a file.
 
-    Returns a function that saves the result and a figure into a folder, and the comparison.
+    Returns a function that saves the sparse encoder and a figure in a folder, and the results of the comparison.
     """
     texts = [line for _, line in read_text(text) if line.strip()]
     if len(texts) < LEAST_TEXTS:
-        raise SbmtError(f"at least {LEAST_TEXTS} lines with text in {text}", len(texts), "add texts")
+        raise SbmtError(f"at least {LEAST_TEXTS} lines with text in {text}", len(texts), "add more lines")
     n_asked = min(n_asked or MOST_ASKED, len(texts) // 4)
     model, tokenizer = load_encoder(folder)
     asked, others = (tokenize(tokenizer, part, length) for part in (texts[:n_asked], texts[n_asked:]))

@@ -1,4 +1,4 @@
-"""Fits masks to a run that was trained with full attention, and compares them by the accuracy on its task."""
+"""Fits masks to a run that was trained with full attention, and compares masks by the accuracy on its task."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from sbmt.sparsification.convert import DIFFERENT, sparsify
 from sbmt.sparsification.fit import fit_block_models
 
 BATCH = 16
-TUNED_ON = 4  # batches of training examples on which masks are brought to equal density, and measured
+TUNED_ON = 4  # number of training batches on which masks are tuned to equal density and measured
 
 
 def training_inputs(run: Run) -> Iterator[dict[str, Any]]:
@@ -32,11 +32,11 @@ def sparsify_run(
 ) -> tuple[Run, dict[str, Any]]:
     """Fits masks to a run with full attention, and compares them with other masks of the same density.
 
-    They are fitted on training examples and compared on ``n_examples`` of the test, by default as many as the run uses.
-    ``options`` replace those of :func:`~sbmt.sparsify`. Returns the run with fitted masks, tested, and the comparison.
+    Masks are fitted on training examples and compared on ``n_examples`` test examples, by default as many as the run
+    uses. ``options`` go to :func:`~sbmt.sparsify`. Returns the tested run with fitted masks, and the comparison.
     """
     if run.config.attention != "full":
-        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "train one, or name another")
+        raise SbmtError("a run trained with attention 'full'", repr(run.config.attention), "choose another run")
     settings = {"preset": "fitted"} | DIFFERENT | options
     config = replace(run.config, attention="sbm", options=settings, option_defaults=(), density_weight=0.0)
     full = evaluate(run, n_examples or config.n_examples("test"))  # fails at once if the data are not those of the run

@@ -28,7 +28,7 @@ Loss = Callable[[Tensor], Tensor]  # maps values (batch, n_queries, d_value) to 
 
 @dataclass(frozen=True, eq=False)
 class EstimatorReport:
-    """Comparison of a gradient estimator with the exact gradient. The entries of certain edges are always 0."""
+    """Comparison of a gradient estimator with the exact gradient. Entries for edges of probability 0 or 1 are 0."""
 
     exact: Float[Tensor, "n_queries n_keys"]  # gradient of the expected loss with respect to p, without exploration
     mean: Float[Tensor, "n_queries n_keys"]  # mean of the estimate over masks
@@ -42,12 +42,12 @@ class EstimatorReport:
 
     @property
     def relative_variance(self) -> float:
-        """Total variance over edges / |exact|²: the number of draws at which the noise equals the gradient in norm."""
+        """Total variance over edges / |exact|²: the number of draws to average until the noise is as large as exact."""
         return float(self.variance.sum() / self.exact.square().sum())
 
     @property
     def cosine(self) -> float:
-        """Cosine between mean estimate and exact gradient, the limit for many draws; 0 for a zero mean."""
+        """Cosine between the mean estimate and the exact gradient, or 0 if the mean is zero."""
         return float(_cosine(self.mean.flatten(), self.exact.flatten()))
 
 
@@ -62,8 +62,8 @@ def measure_estimators(
 ) -> dict[str, EstimatorReport]:
     r"""Computes means and variances of one-draw estimates of dE[L]/dp for one head, by enumerating all masks.
 
-    Masks have independent edges, drawn with $q_e = \min(p_e + \delta, 1)$. With $g_e$ for the gate of edge $e$,
-    $h(M)$ for the values under mask $M$ and $L = L(h(M))$, the estimates for edge $e$ are:
+    Edges are drawn independently with probabilities $q_e = \min(p_e + \delta, 1)$. Let $g_e$ be the gate of edge $e$,
+    $h(M)$ the output values under mask $M$, and $L = L(h(M))$. Then the estimates for edge $e$ are:
 
     - ``"exact"``: the reference, $\mathbb{E}_q[L \mid M_e = 1] - \mathbb{E}_q[L \mid M_e = 0]$;
     - ``"score"``: $M_e\, \partial L / \partial g_e$ with the gate on the score, as in equation 9;
@@ -75,7 +75,7 @@ def measure_estimators(
     - ``"reinforce"``: $(L - b)\, (M_e / q_e - (1 - M_e) / (1 - q_e))$ with the baseline $b = \mathbb{E}_q[L]$.
 
     All are compared with the exact gradient at $\delta = 0$, since masks of a trained network are drawn from p. Edges
-    with probability 0 or 1 are certain even under exploration, and have no gradient; 1 to 16 edges must be random.
+    of probability 0 or 1 are not drawn, even under exploration, and have no gradient. 1 to 16 edges must be random.
 
     Example:
         >>> ones = torch.ones(1, 1)
@@ -105,7 +105,7 @@ def measure_estimators(
     values = values.detach().requires_grad_()  # masks n_queries d_value
     losses = loss(values)
     if losses.shape != number.shape or not bool(losses.isfinite().all()):
-        do = "reduce all dimensions but the first, and allow for queries without edges, which return zeros"
+        do = "reduce all dimensions but the first, and allow for the zero outputs of queries without edges"
         raise SbmtError(f"finite losses of shape ({len(number)},), one per mask", tuple(losses.shape), do)
     (slope,) = torch.autograd.grad(losses.sum(), values)
     losses, values = losses.detach().double(), values.detach()

@@ -44,7 +44,7 @@ def fine_tuning_study(
 ) -> Study:
     """Returns a study that fine-tunes all models of a pre-training study, and one with random weights, on a task.
 
-    The pre-training runs are in ``folder``. Seeds differ in the weights of the head, the data order and the masks.
+    The pre-training runs are in ``folder``. The seed determines the head's initial weights, data order and masks.
     """
     first = pretraining.config
     trials = []
@@ -70,7 +70,7 @@ def run_language_studies(
 ) -> dict[str, dict[str, Any]]:
     """Pre-trains and fine-tunes all trials, resuming interrupted runs and loading finished ones.
 
-    ``run`` runs a study in a folder. Returns the summary of every study by name.
+    ``run`` is the function that runs a study in a folder. Returns the summary of every study by name.
     """
     for task in tasks:
         choose("task", task, dict.fromkeys(GLUE_TASKS))

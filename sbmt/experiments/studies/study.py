@@ -1,4 +1,4 @@
-"""Studies: sets of trials, trained on several seeds in any number of processes. Interrupted studies can be resumed."""
+"""Studies, which train sets of trials with several seeds in one or more processes, and can be resumed."""
 
 import multiprocessing
 import os
@@ -31,7 +31,7 @@ Report = Callable[[str, int, Step | int], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """One of the ways to train a model in a study."""
+    """A variant of a study's common configuration, which is trained with one or more seeds."""
 
     name: str  # name in folders and results
     title: str  # title in tables and figures
@@ -77,10 +77,10 @@ class Study:
 def run_study(
     study: Study, folder: Path | str, n_workers: int = 1, report: Report = lambda name, seed, step: None
 ) -> list[tuple[str, Run]]:
-    """Trains all unfinished runs, each in a folder ``{trial}-seed{seed}``, and resumes interrupted ones.
+    """Trains all unfinished runs of a study, each in a folder ``{trial}-seed{seed}``, and resumes interrupted ones.
 
-    A single worker trains in this process with all of its threads; several workers have a process and a thread each.
-    Returns a trial's name and its run for each pair in :meth:`Study.plan`.
+    A single worker trains in this process with all of its threads; each of several workers is a one-thread process.
+    Returns the trial's name and the run for each pair in :meth:`Study.plan`.
     """
     check_sizes(n_workers=n_workers)
     folder, plan = Path(folder), study.plan()
@@ -102,7 +102,7 @@ def run_study(
 
 
 def summary(study: Study, runs: list[tuple[str, Run]]) -> dict[str, Any]:
-    """Returns the result and a short curve of every run, medians over the seeds of every trial, and a manifest."""
+    """Returns the result and a short curve of every run, the medians over each trial's seeds, and a manifest."""
     medians = {
         trial.name: {
             name: round(median(getattr(run.test, name) for who, run in runs if who == trial.name), 4)
@@ -129,7 +129,7 @@ def _config(study: Study, trial: Trial, seed: int, folder: Path) -> TrainingConf
 
 def _train_or_load(name: str, seed: int, config: TrainingConfig, folder: Path, report: Report) -> None:
     if has_kept(folder) and read_config(folder) != config:
-        raise SbmtError(f"a run with these settings in {folder}", "different settings", "name another --output folder")
+        raise SbmtError(f"a run with these settings in {folder}", "different settings", "choose another --output")
     is_done = (folder / "result.json").exists()
     report(name, seed, config.steps if is_done else 0)
     if not is_done:
@@ -156,7 +156,7 @@ def _in_processes(jobs: list[tuple[str, int, TrainingConfig, Path]], n_workers: 
             for process in multiprocessing.active_children():
                 process.kill()  # safe, since files are written atomically; no further job begins
             if isinstance(error, BrokenProcessPool):  # killed, usually because memory ran out
-                do = "run it again with fewer workers: unfinished runs are resumed"
+                do = "run the study again with fewer workers, to resume unfinished runs"
                 raise SbmtError(f"the system killed a worker process: {do}") from error
             raise
 

@@ -1,4 +1,4 @@
-"""Training: the configuration of every task, a function that trains any of them, and saved runs."""
+"""Training: configurations of all tasks, the function that trains a model, and saved runs."""
 
 from sbmt.experiments.training.config import build_model
 from sbmt.experiments.training.evaluate import Evaluation, evaluate

@@ -1,4 +1,4 @@
-"""Configuration of a training run: its settings, and the model, data, loss, optimiser and scores of its task."""
+"""The configuration of a training run, which also defines the model, data, loss, optimiser and scores of its task."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -22,10 +22,10 @@ MOST_BYTES = 1 << 36  # maximum size of a network's weights
 BETAS = 0.9, 0.99  # Adam's betas for block models with a separate learning rate
 FIT_RATE = 3.0  # learning rate of block models trained by likelihood, relative to the network's
 CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # defaults of language models
-MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # plus defaults of 0
+MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # or defaults of 0
 Config = TypeVar("Config", bound="TrainingConfig")
 CONFIGS: dict[str, type["TrainingConfig"]] = {}
-"""Maps tasks to configuration classes; a class that names its ``tasks`` is registered when it is defined."""
+"""Maps each task to its configuration class. A class that names its ``tasks`` is registered when it is defined."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class TrainingConfig(ABC):
     """All settings that determine a run, apart from data, versions and hardware.
 
     The command line offers every field defined by ``option``, and every option of the attention mechanism. ``options``
-    may be a mapping of the values that differ from the defaults. To add a task, subclass ``GeneratedConfig`` or
-    ``PreparedConfig`` and pass ``tasks`` (the task names) and changed defaults as keywords of the class statement.
+    may be a mapping with only the values that differ from the defaults. To add a task, subclass ``GeneratedConfig`` or
+    ``PreparedConfig``, and pass ``tasks`` (the task names) and changed defaults as keywords of the class statement.
     """
 
     attention: str = option("sbm", "name of the attention mechanism", ATTENTIONS)
@@ -48,7 +48,7 @@ class TrainingConfig(ABC):
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "number of optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
-    block_model_rate: float | None = option(None, "rate of SBM layers; None: the network's, tripled for likelihood")
+    block_model_rate: float | None = option(None, "rate of SBM layers; None: the network's, or triple for likelihood")
     d_model: int = option(32, "width of the model")
     d_hidden: int = option(32, "hidden width of the MLPs")
     n_heads: int = option(1, "number of heads per layer")
@@ -56,11 +56,11 @@ class TrainingConfig(ABC):
     embedding_std: float = option(1.0, "initial standard deviation of token embeddings")
     seed: int = option(0, "random seed of weights, data and masks")
     task: str = ""
-    accumulate: int = option(1, "number of parts that a batch is split into, to save memory")
+    accumulate: int = option(1, "number of parts into which a batch is split to save memory")
     precision: Literal["32-true", "bf16-mixed"] = option("32-true", "floating-point precision: 32-true or bf16-mixed")
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    is_generated: ClassVar[bool] = False  # whether sequences are generated, without a dev split, on a CPU
+    is_generated: ClassVar[bool] = False  # whether sequences are generated; if so, there is no dev split
     is_image: ClassVar[bool] = False  # whether tokens are pixels
     best_by: ClassVar[Literal["accuracy", "loss"]] = "accuracy"  # dev score that selects the weights to keep
     evaluation_batch: ClassVar[int] = 16  # examples per batch of evaluate()
@@ -82,14 +82,14 @@ class TrainingConfig(ABC):
         self._check_fields()
         choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
-            raise SbmtError(f"accumulate to divide batch_size = {self.batch_size}", self.accumulate, "change one")
+            raise SbmtError(f"accumulate to divide batch_size = {self.batch_size}", self.accumulate, "change either")
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
         if learning == "likelihood" and self.density_weight:
             raise SbmtError("density_weight = 0 with likelihood", self.density_weight, "reduce edges_per_query instead")
 
     def _check_fields(self) -> None:
-        """Raises SbmtError unless every field has a value of its type; numbers must be positive, but a few may be 0."""
+        """Raises SbmtError unless every field has a value of its type. Numbers must be positive; a few may be 0."""
         check_seed(self.seed)
         hints = get_type_hints(type(self))
         for f in fields(self):
@@ -134,10 +134,10 @@ class TrainingConfig(ABC):
         try:
             return cls(**values)
         except TypeError as error:  # an unknown field, or no fields at all
-            raise SbmtError(f"the fields of {cls.__name__}", error, "train again with this version") from error
+            raise SbmtError(f"the fields of {cls.__name__}", f"others ({error})", "train the model again") from error
 
     def override(self: Config, **values: Any) -> Config:
-        """Returns a copy with changed fields and options, ignoring None. A new attention keeps any shared options."""
+        """Returns a copy with changed fields and options, ignoring None. Options that a new attention has are kept."""
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
         changed = {name: value for name, value in given.items() if name in known}
@@ -162,15 +162,15 @@ class TrainingConfig(ABC):
         return Encoder(vocab_size, length, **arguments, **self.attention_arguments())
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """Loads any weights that training starts from, and returns a record of them for the result."""
+        """Loads the initial weights if they come from another run, and returns a record of them for the result."""
         return {}
 
     @abstractmethod
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Opens a run's data, with the tokeniser of a finished run if given; ``test_seed`` seeds generated tests."""
+        """Opens the data of a run, with the given tokeniser if any. ``test_seed`` seeds generated test sequences."""
 
     def loss(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Computes the cross entropy in nats (binary for a single logit); the mean over no labels is 0."""
+        """Computes the cross entropy in nats, which is binary for a single logit. The mean over no labels is 0."""
         if not len(labels) and reduction == "mean":
             return 0.0 * logits.float().sum()
         if logits.shape[-1] == 1:
@@ -188,10 +188,10 @@ class TrainingConfig(ABC):
         return torch.optim.AdamW(parameters, self.learning_rate, eps=eps, weight_decay=decay)
 
     def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Groups a model's parameters; those of SBM layers form a second group if their learning rate differs.
+        """Groups a model's parameters. Those of SBM layers form a second group if their learning rate differs.
 
         Without ``block_model_rate``, SBM layers trained by likelihood have a higher rate than the network. After a rare
-        huge gradient, Adam's steps stay tiny for about a thousand steps by default, and for a hundred with these betas.
+        huge gradient, Adam takes tiny steps, about a hundred of them with ``BETAS`` and a thousand with its defaults.
         """
         layers = [x for x in model.modules() if isinstance(x, SBMAttention)]
         rate = self.block_model_rate
@@ -205,7 +205,7 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """Returns the learning rate at a step, counted from 0, as a fraction of the largest.
 
-        It rises linearly over ``warmup_steps`` and falls over the last ``cooldown`` steps, or else over all others.
+        The rate rises linearly over ``warmup_steps``, and falls over the last ``cooldown`` or else all other steps.
         """
         warmup = getattr(self, "warmup_steps", 0)
         cooldown = getattr(self, "cooldown", self.steps - warmup - 1)
@@ -225,9 +225,9 @@ class TrainingConfig(ABC):
 
 
 def build_model(config: TrainingConfig, info: dict[str, Any] | None = None) -> Any:
-    """Builds the model of a configuration from its seed, without changing the state of torch's global generator.
+    """Builds the model of a configuration, with weights from its seed. Torch's global generator is left unchanged.
 
-    ``info`` describes prepared examples: ``vocab_size``, ``class_names`` and ``n_documents``.
+    ``info`` describes prepared examples by ``vocab_size``, ``class_names`` and ``n_documents``.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -1,4 +1,4 @@
-"""The data of a run: feeds make batches, and streams divide the batches among processes."""
+"""The data of a run: feeds, which make batches, and streams, which divide the batches among processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from sbmt.experiments.data.tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
 ExamplesOf = Callable[[int], Numbers | None]
-"""Returns the examples of batch 0, 1, …, and None after the last batch."""
+"""Maps the number of a batch, counted from 0, to its examples, or to None after the last batch."""
 
 INFO = ("name", "task", "origin", "sha256", "class_names", "vocab_size", "first_id", "n_documents", "settings")
 """Facts about prepared examples that are recorded in results."""
@@ -29,7 +29,7 @@ class Feed:
 
     n_examples: int
     batch: Callable[[Numbers, slice, int], Batch]
-    """Makes a part of the batch of these examples; random choices depend on the batch number, the last argument."""
+    """Makes a slice of the batch of the given examples. The batch number, given last, determines random choices."""
     lengths: Numbers | None = None  # lengths of the examples if batches are sorted by length
     is_endless: bool = False  # whether examples are generated without limit
 
@@ -37,7 +37,7 @@ class Feed:
         return self.n_examples
 
     def endless(self, batch_size: int, seed: int) -> ExamplesOf:
-        """Returns endless training batches, from successive permutations of all examples or from new examples."""
+        """Returns an endless sequence of training batches, from permutations of all examples or from new examples."""
         if self.is_endless:
             return lambda number: np.arange(number * batch_size, (number + 1) * batch_size)
         if self.lengths is not None:
@@ -45,25 +45,25 @@ class Feed:
         return lambda number: batches.training_examples(len(self), batch_size, seed, number)
 
     def in_order(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """Returns batches of the first ``n_examples`` in order, each exactly once; None means all."""
+        """Returns batches that contain the first ``n_examples`` examples once, in order; None means all examples."""
         n = n_examples or len(self)
         return batches.once(np.arange(n if self.is_endless else min(n, len(self))), batch_size)
 
     def once(self, batch_size: int, n_examples: int | None) -> ExamplesOf:
-        """Returns the batches of :meth:`in_order`, sorted from short to long if the feed has lengths."""
+        """Returns batches of the same examples as :meth:`in_order`, sorted by length if the feed has lengths."""
         if self.lengths is None:
             return self.in_order(batch_size, n_examples)
         return batches.once(np.argsort(self.lengths[:n_examples], kind="stable"), batch_size)
 
 
 def example_feed(split: Split, encoding: Encoding, *, is_by_length: bool = False) -> Feed:
-    """Makes a feed of labelled examples, whose symbols the encoding turns into tokens."""
+    """Makes a feed of labelled examples, which are encoded as tokens."""
     lengths = np.asarray(split.lengths[split.indices].sum(1)) if is_by_length else None
     return Feed(len(split), lambda examples, part, _: make_batch(split, examples[part], encoding), lengths)
 
 
 class Sequences:
-    """Makes batches of consecutive sequences from one generator, which skips to the first sequence of a batch.
+    """Makes batches of consecutive sequences from one generator, skipping the sequences before each batch.
 
     ``sample`` draws a given number of sequences, which are the same whether drawn together or one by one.
     """
@@ -72,7 +72,7 @@ class Sequences:
         self.sample, self.generator, self.next = sample, torch.Generator().manual_seed(seed), 0
 
     def __call__(self, examples: Numbers, part: slice, number: int) -> Batch:
-        """Makes a part of a batch."""
+        """Makes the given part of a batch."""
         here = examples[part]
         if here[0] < self.next:
             self.generator.manual_seed(self.generator.initial_seed())
@@ -96,7 +96,7 @@ class TaskData:
 
 
 class BatchStream(IterableDataset[Batch]):
-    """A stream of batches from number ``first`` on, in which each of ``n_ranks`` processes makes one slice."""
+    """A stream of batches, starting with number ``first``. Each of ``n_ranks`` processes makes one slice of a batch."""
 
     def __init__(self, feed: Feed, examples_of: ExamplesOf, *, rank: int = 0, n_ranks: int = 1, first: int = 0) -> None:
         self.feed, self.examples_of = feed, examples_of

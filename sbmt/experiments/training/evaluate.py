@@ -37,18 +37,18 @@ class Evaluation(Scores):
 
     @property
     def n_examples(self) -> int:
-        """The number of examples."""
+        """Number of examples that were evaluated."""
         return len(self.example_densities)
 
     @property
     def scores(self) -> Scores:
-        """The scores without the results for single examples."""
+        """The scores, without the results for single examples."""
         return Scores(**{f.name: getattr(self, f.name) for f in fields(Scores)})
 
 
 @torch.no_grad()
 def evaluate(run: Run, n_examples: int | None = None, *, n_samples: int = 1, seed: int = 0) -> Evaluation:
-    """Evaluates a model on its device on the first test examples; None means all, or as many as after training.
+    """Evaluates a run's model on the first ``n_examples`` test examples, or by default on the whole test split.
 
     Logits are means over ``n_samples`` draws of the masks (the mean in Theorem 1). The seed determines the masks, and
     the sequences if they are generated.
@@ -81,13 +81,13 @@ def predict_labels(run: Run, rows: GlueRows, *, n_samples: int = 1, seed: int = 
 
 
 def inputs(batch: Batch) -> dict[str, Any]:
-    """Returns the arguments that a model takes for a batch; the mask is None if all tokens are real."""
+    """Returns a model's arguments for a batch, where the mask is None if all tokens are real."""
     found: dict[str, Any] = {"tokens": batch.tokens, "mask": None if bool(batch.mask.all()) else batch.mask}
     return found if batch.selected is None else found | {"selected": batch.selected}
 
 
 def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]) -> tuple[Tensor, ...]:
-    """Returns predictions, labels, losses and densities for a batch, averaging outputs with different masks."""
+    """Returns predictions, labels, losses and densities for a batch, averaged over outputs with different masks."""
     logits = torch.stack([output.values for output in outputs]).mean(0)
     n_documents = batch.mask[0].numel() // batch.mask.shape[-1]
     found = [config.predict(logits), batch.labels, config.loss(logits, batch.labels, "none")]
@@ -99,7 +99,7 @@ def answers(config: TrainingConfig, batch: Batch, outputs: Sequence[ModelOutput]
 
 
 def joined(config: TrainingConfig, parts: Sequence[tuple[Tensor, ...]]) -> Evaluation:
-    """Combines the answers to all batches into one evaluation; raises SbmtError if they contain no label."""
+    """Combines the answers for all batches into one evaluation. Answers without any label raise SbmtError."""
     predicted, labels, losses, densities, expected = (torch.cat(part) for part in zip(*parts, strict=True))
     if not len(labels):  # a few blocks may have no hidden token
         raise SbmtError("at least one label to predict", "none", "evaluate more examples")
@@ -111,7 +111,7 @@ def joined(config: TrainingConfig, parts: Sequence[tuple[Tensor, ...]]) -> Evalu
 
 
 def _answers(run: Run, stream: Iterable[Batch], seed: int, n_samples: int) -> Iterator[tuple[Tensor, ...]]:
-    """Yields the answers to every batch, averaged over ``n_samples`` draws of the masks."""
+    """Yields the answers for every batch, averaged over ``n_samples`` draws of the masks."""
     generator = torch.Generator().manual_seed(seed)
     device = next(run.model.parameters()).device
     with kept(run.model.modules(), "training"):

@@ -8,13 +8,13 @@ Labels = Int[Tensor, " n"]
 
 
 def pipeline_f1(predictions: Labels, labels: Labels) -> Float[Tensor, ""]:
-    """Computes F1 as the pipeline behind the paper's GLUE results prints it: label 1 against label 0.
+    """Computes F1 of label 1 against label 0, which the code behind the paper's GLUE results prints.
 
-    With three classes, confusions with class 2 are ignored, so that predictions that are right two times out of three,
-    with evenly spread errors, reach 0.8. The paper's 84 on MNLI is probably this score.
+    With three classes, confusions with class 2 are ignored. If two thirds of the predictions are right and the errors
+    are spread evenly, the score is therefore 0.8. The paper's 84 on MNLI is probably this score.
     Source: the Nyströmformer repository's GLUE code, reimplemented.
 
-    Example, where both confusions with class 2 are ignored, so that TP = 1, FN = 1 and 2 TP / (2 TP + FP + FN) = 2/3:
+    Example, in which both confusions with class 2 are ignored, so TP = 1, FN = 1 and 2 TP / (2 TP + FP + FN) = 2/3:
         >>> import torch
         >>> round(float(pipeline_f1(torch.tensor([1, 0, 2, 1]), torch.tensor([1, 1, 1, 2]))), 4)
         0.6667
@@ -24,10 +24,10 @@ def pipeline_f1(predictions: Labels, labels: Labels) -> Float[Tensor, ""]:
 
 
 def glue_f1(predictions: Labels, labels: Labels, n_classes: int) -> dict[str, float]:
-    """Computes several kinds of F1, by name; 0/0 counts as 0.
+    """Returns several kinds of F1 by name, with 0/0 counted as 0.
 
-    ``f1``, only for two classes, is the F1 of label 1, which GLUE also reports on QQP; ``macro_f1`` is the mean over
-    classes that occur in labels or predictions; ``pipeline_f1`` is :func:`pipeline_f1`.
+    For two classes, ``f1`` is the F1 of label 1, which GLUE reports for QQP. ``macro_f1`` is the mean over the classes
+    that occur in labels or predictions, and ``pipeline_f1`` is the result of :func:`pipeline_f1`.
     """
     macro = multiclass_f1_score(predictions, labels, n_classes, average="macro")
     found = {"macro_f1": macro, "pipeline_f1": pipeline_f1(predictions, labels)}

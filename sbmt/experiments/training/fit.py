@@ -31,17 +31,17 @@ def fit(
     devices: int = 1,
     nodes: int = 1,
 ) -> Run:
-    """Trains a model, keeps the weights that score best on the dev split, if there is one, and tests them.
+    """Trains a model, and tests it with the weights that score best on the dev split, or the last without such a split.
 
-    The run and its checkpoints are written to ``folder``; if this is None, nothing is kept. With ``resume``, training
+    The run and its checkpoints are written to ``folder``; if it is None, nothing is saved. With ``resume``, training
     continues from the checkpoint in the folder, or starts again if there is none, and the result equals that of an
     uninterrupted run on the same machine with the same number of threads. ``on_step`` is called after every optimiser
-    step. ``accelerator`` is ``cpu``, ``cuda`` or another name known to Lightning; ``auto`` means ``cpu`` for generated
-    sequences. Each of ``nodes`` machines runs ``devices`` processes, each with a separate device.
+    step. ``accelerator`` is ``cpu``, ``cuda`` or another name that Lightning accepts; ``auto`` means ``cpu`` for
+    generated sequences. Each of ``nodes`` machines runs ``devices`` processes, and every process uses one device.
     """
     check_sizes(devices=devices, nodes=nodes)
     is_first_process()  # imports Lightning, which reads the rank from the environment
-    from sbmt.experiments.training.lightning_module import TrainingModule, make_trainer  # takes seconds
+    from sbmt.experiments.training.lightning_module import TrainingModule, make_trainer  # a slow import
 
     data = config.open_data()
     if config.is_generated and accelerator == "auto":
@@ -83,7 +83,7 @@ def fit(
 
 
 def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
-    """Writes the configuration to a folder; to resume, raises SbmtError if it differs or the run has finished."""
+    """Writes the configuration to a folder. With ``resume``, a changed configuration or finished run is an error."""
     if not resume:
         check_unkept(folder, "choose another folder, or continue with --resume")
     else:
@@ -98,19 +98,19 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
 
 
 def check_unkept(folder: Path, do: str) -> None:
-    """Raises SbmtError unless a folder is absent, empty, or has a run interrupted before its first checkpoint."""
+    """Raises SbmtError unless a folder is absent, empty, or of a run interrupted before its first checkpoint."""
     if has_kept(folder):
         raise SbmtError("a new or empty folder", folder, do)
     check_may_write(folder, folder / "config.json", b'{\n "attention": ')
 
 
 def has_kept(folder: Path) -> bool:
-    """Checks whether a folder contains the checkpoint or the result of a run, which a new run would replace."""
+    """Returns whether a folder contains the checkpoint or the result of a run, which a new run would replace."""
     return (folder / STATE).exists() or (folder / "result.json").exists()
 
 
 def is_first_process() -> bool:
-    """Checks whether this is the first of the training processes; raises SbmtError if its rank is not a number."""
+    """Returns whether this is the first of the training processes. A rank that is not a number raises SbmtError."""
     try:
         from lightning.pytorch.utilities.rank_zero import rank_zero_only
     except ValueError as error:
@@ -120,7 +120,7 @@ def is_first_process() -> bool:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Raises KeyboardInterrupt on Ctrl-C, where Lightning would exit the process and then ignore another Ctrl-C."""
+    """Raises KeyboardInterrupt on Ctrl-C. Lightning would exit the process instead, and ignore a second Ctrl-C."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

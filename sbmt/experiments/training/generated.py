@@ -23,9 +23,9 @@ TEST_SEED = 1_000_003  # added to evaluation seeds, so that no training run has 
 
 @dataclass(frozen=True)
 class GeneratedConfig(TrainingConfig, positions="none"):
-    """A run on generated sequences: Adam at a constant learning rate, with a cooldown if requested.
+    """A run on generated sequences, trained by Adam at a constant learning rate with an optional cooldown.
 
-    By default, tokens have no positions, since no label depends on them.
+    By default, there is no position encoding, since labels do not depend on positions.
     """
 
     cooldown: int = option(0, "number of final steps over which the learning rate falls linearly to 0")
@@ -39,7 +39,7 @@ class GeneratedConfig(TrainingConfig, positions="none"):
         raise NotImplementedError
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Returns sequences for training and for the test, drawn from different generators."""
+        """Returns sequences for training and testing, drawn from different generators."""
         train, test = Sequences(self.sample, self.seed), Sequences(self.sample, TEST_SEED + test_seed)
         sizes = {"train": (self.batch_size * self.steps, train), "test": (self.test_sequences, test)}
         return TaskData({name: Feed(n, sequences, is_endless=True) for name, (n, sequences) in sizes.items()})
@@ -49,15 +49,15 @@ class GeneratedConfig(TrainingConfig, positions="none"):
 class RepeatedTokensConfig(GeneratedConfig, tasks=("repeated_tokens",)):
     """A run on repeated tokens, by default with the settings of the demo."""
 
-    fresh_values: bool = option(False, "values are vectors, redrawn for every sequence; tokens are noisy copies")
+    fresh_values: bool = option(False, "draw vectors as values anew for every sequence; tokens are noisy copies")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """Builds a tagger that labels every token."""
+        """Builds a model that labels every token."""
         encoder = self.make_encoder(None, d_input=D_VALUE) if self.fresh_values else self.make_encoder(self.length)
         return TokenTagger(encoder, 1)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
-        """Draws sequences; every token has a label."""
+        """Draws sequences in which every token has a label."""
         sample = sample_fresh_values if self.fresh_values else sample_repeated_tokens
         tokens, labels = sample(n, self.length, generator=generator)
         return Batch(tokens, torch.ones_like(labels, dtype=torch.bool), labels.long().flatten())
@@ -68,7 +68,7 @@ SIZES = {"demo": RepeatedTokensConfig(), "paper": RepeatedTokensConfig(length=25
 
 
 def fitted(**overrides: Any) -> dict[str, Any]:
-    """Returns overridable settings for the preset ``fitted``, with rates that fall over the last third of the steps."""
+    """Returns settings for the preset ``fitted``. By default, rates fall over the last third of the steps."""
     settings: dict[str, Any] = {"steps": 2000, "learning_rate": 3e-3, "block_model_rate": 1e-2, "n_clusters": 256}
     settings |= {name: value for name, value in overrides.items() if value is not None}
     return {"cooldown": settings["steps"] // 3} | settings
@@ -76,12 +76,12 @@ def fitted(**overrides: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_model=64, d_hidden=64):
-    """Recall the value stored with a key among distractors, a task that full attention learns in 200 steps."""
+    """Recall the value that is stored with a key among distractors. Full attention learns this task in 200 steps."""
 
     length: int = 0  # set to the sum of pairs, queries and distractors
-    n_pairs: int = option(16, "items, each a key and a value, that are queried")
-    n_queries: int = option(16, "queries, each a key whose value is to be recalled")
-    n_distractors: int = option(32, "items that are never queried")
+    n_pairs: int = option(16, "number of items, each a key with a value, that are queried")
+    n_queries: int = option(16, "number of queries, each a key whose value is to be recalled")
+    n_distractors: int = option(32, "number of items that are never queried")
     n_keys: int = option(128, "number of different keys")
     n_values: int = option(32, "number of different values")
     permutation: bool = option(False, "query each key by its successor")
@@ -96,8 +96,8 @@ class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_mod
         return self.n_pairs, self.n_queries, self.n_distractors, self.n_keys, self.n_values
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """Builds a tagger of tokens that each have a key id and a value id."""
-        vocab_size = self.n_keys + self.n_values + 1  # plus the mark of a query
+        """Builds a model that labels tokens, each of which has a key id and a value id."""
+        vocab_size = self.n_keys + self.n_values + 1  # plus an id that marks queries
         return TokenTagger(self.make_encoder(vocab_size, n_ids=2), self.n_values)
 
     def sample(self, n: int, generator: torch.Generator) -> Batch:
@@ -114,12 +114,12 @@ class RecallConfig(GeneratedConfig, tasks=("recall",), learning_rate=3e-3, d_mod
 
 @dataclass(frozen=True)
 class MultiQueryConfig(GeneratedConfig, tasks=("multi_query",), d_model=64, d_hidden=128, embedding_std=0.02, **CAUSAL):
-    """Repeat the value that followed a key earlier; embeddings, which also produce the logits, start small."""
+    """Repeat the value that followed a key earlier. Embeddings start small, since they also produce the logits."""
 
-    n_pairs: int = option(8, "key-value pairs, each of which is queried once")
+    n_pairs: int = option(8, "number of key-value pairs, each of which is queried once")
     vocab_size: int = option(8192, "number of symbols; the first half are keys, the others values")
     convolution: int = option(0, "width in tokens of a convolution of the embeddings; 0 for none")
-    start: str = option("", "folder of a run to take initial weights from; lengths may differ")
+    start: str = option("", "folder of a run that provides the initial weights; its length may differ")
 
     def __post_init__(self) -> None:
         check_multi_query(self.length, self.n_pairs, self.vocab_size)
@@ -130,7 +130,7 @@ class MultiQueryConfig(GeneratedConfig, tasks=("multi_query",), d_model=64, d_hi
         return CausalLM(self.make_encoder(self.vocab_size))
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """Loads all weights of the run that ``start`` names, if any."""
+        """Loads all weights of the run in the folder ``start``, if one is named."""
         if self.start:
             load_weights(model, load_run(Path(self.start)).model.state_dict(), Path(self.start))
         return {}

@@ -1,4 +1,4 @@
-"""The Lightning side of training: the module with its batches and metrics, the checkpoints and the trainer."""
+"""Training with Lightning: the module with its batches and metrics, the checkpoints, and the trainer."""
 
 import io
 import zipfile
@@ -31,16 +31,16 @@ from sbmt.experiments.training.generated import TEST_SEED
 from sbmt.experiments.training.run import BEST, STATE, OnStep, Step, best_row, metrics_csv
 from sbmt.models import ModelOutput
 
-ROWS = 200  # training rows in the table of metrics; generated sequences have one row per step
+ROWS = 200  # number of training rows in the table of metrics; runs on generated sequences have a row per step instead
 _EVALUATION = 1 << 62  # larger than any number of a training batch
 
 
 class TrainingModule(LightningModule):
     """The batches, loss, scores, optimiser, schedule and metrics table of a run, as its configuration defines them.
 
-    Several processes, or a resumed run, draw the same masks and dropout as one uninterrupted process. The table has
-    means over equal stretches of training and every evaluation on dev. The weights that score best on dev are saved in
-    the folder; among equal scores, the earliest weights are kept.
+    Several processes, or a resumed run, draw the same masks and dropout as one uninterrupted process. The table
+    contains means over equal stretches of training, and every evaluation on dev. The weights that score best on dev
+    are saved in the folder; if several score equally, the earliest are kept.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TrainingModule(LightningModule):
         self.stretch: dict[str, Tensor] = {}  # sums over the batches since the last row, and the number of batches
 
     def mask_generator(self, number: int) -> torch.Generator:
-        """Returns the generator of a batch's masks: one for all generated sequences, otherwise one per batch."""
+        """Returns the generator of a batch's masks, which generated sequences share and other batches do not."""
         if not self.config.is_generated:
             key = self.config.seed, number if self.training else _EVALUATION + number
             state = np.random.SeedSequence(key).generate_state(1, np.uint64)
@@ -97,7 +97,7 @@ class TrainingModule(LightningModule):
         return loss
 
     def optimizer_step(self, *arguments: Any, **named: Any) -> None:
-        """Takes a step, reports it, and adds a row if the stretch is complete, before any checkpoint is written."""
+        """Takes a step, reports it, and adds a row if the stretch is complete. Checkpoints are written afterwards."""
         super().optimizer_step(*arguments, **named)
         step = self.global_step + 1
         if self.on_step is not None and self.trainer.is_global_zero:
@@ -109,7 +109,7 @@ class TrainingModule(LightningModule):
             self.stretch = {}
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        """Stores the answers to a batch of dev or test."""
+        """Stores the answers for a batch of dev or test."""
         self.answers.append(answers(self.config, batch, [self(batch)]))
 
     test_step = validation_step
@@ -136,12 +136,12 @@ class TrainingModule(LightningModule):
                 write_tensors(self.folder / BEST, self.model.state_dict())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the origin of data and weights, the state of the mask generator and the table to a checkpoint."""
+        """Adds the origin of data and weights, the state of the mask generator, and the table to a checkpoint."""
         checkpoint |= {"origin": self.origin, "masks": self.masks.get_state()}
         checkpoint |= {"rows": self.rows, "stretch": self.stretch}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restores generator and table; raises SbmtError if examples, tokeniser or initial weights have changed."""
+        """Restores the mask generator and table. Changed examples, tokeniser or initial weights raise SbmtError."""
         if changed := [name for name, value in self.origin.items() if checkpoint["origin"].get(name) != value]:
             raise SbmtError("a checkpoint of this run", f"one with different {', '.join(changed)}", "restore the files")
         self.masks.set_state(checkpoint["masks"])
@@ -164,7 +164,7 @@ class TrainingModule(LightningModule):
         return [] if self.config.is_generated else [self.evaluation("dev")]
 
     def evaluation(self, split: str) -> DataLoader[Any]:
-        """Returns the batches of the dev split or a test split; generated sequences are the same for all runs."""
+        """Returns the batches of the dev split or a test split. Generated sequences are the same in all runs."""
         config = self.config
         size = config.evaluation_batch if config.is_generated else config.batch_size // config.accumulate
         return self._loader(split, self.data.feeds[split].once(size, config.n_examples(split)))
@@ -178,13 +178,13 @@ class WholeFiles(TorchCheckpointIO):
     """Writes Lightning's checkpoints atomically, and reads nothing but tensors, numbers and names from them."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Writes a checkpoint."""
+        """Writes a checkpoint atomically."""
         content = io.BytesIO()
         torch.save(checkpoint, content)
         write_bytes(Path(path), content.getvalue())
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:
-        """Reads a checkpoint; raises SbmtError if the file is missing, damaged, or not a checkpoint of this program."""
+        """Reads a checkpoint. A file that is missing, damaged or written by another program raises SbmtError."""
         check_regular(Path(path))
         try:
             with zipfile.ZipFile(path) as parts:  # torch does not verify the checksums
@@ -196,11 +196,11 @@ class WholeFiles(TorchCheckpointIO):
             return checkpoint
         except Exception as error:  # any exception, since the content may be anything
             got = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise SbmtError(f"an intact checkpoint {path}", got, "remove its folder and train again") from error
+            raise SbmtError(f"an intact checkpoint {path}", got, "delete its folder and train again") from error
 
 
 def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) -> Trainer:
-    """Returns a trainer for the devices in ``where``; raises SbmtError if they are absent or cannot share a batch."""
+    """Returns a trainer for the devices in ``where``. Absent devices, or too many for a batch, raise SbmtError."""
     state: dict[str, Any] = {"dirpath": folder, "filename": Path(STATE).stem, "enable_version_counter": False}
     if config.is_generated:  # other runs save after every evaluation on dev
         state["every_n_train_steps"] = config.checkpoint_every
@@ -220,7 +220,7 @@ def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) ->
             enable_model_summary=False,
             inference_mode=False,
         )
-    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # also for SLURM's variables
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # even of SLURM's variables
         got = str(error).strip().splitlines()[0]
         raise SbmtError("devices that this machine has", got, "choose other devices") from error
     parts = config.accumulate * trainer.world_size

@@ -1,4 +1,4 @@
-"""Finished runs, and their files: configuration, metrics, weights, and result with manifest."""
+"""Finished runs and their files: the configuration, the metrics, the weights, and the result with its manifest."""
 
 import csv
 import hashlib
@@ -21,9 +21,9 @@ POINTS = 50  # maximum number of points per curve in a summary
 STATE, BEST = "state.ckpt", "best.safetensors"
 """Files of an unfinished run: its checkpoint, and the weights that have scored best on dev."""
 SHIPPED = Path(__file__).parent / "shipped" / "repeated_tokens"
-"""Folder of a trained run in the package: SBM as published, on repeated tokens."""
+"""Folder of a trained run that is part of the package: SBM as published, on repeated tokens."""
 SHIPPED_FITTED = SHIPPED.parent / "fitted"
-"""Folder of a second trained run in the package: fitted masks, on fresh values."""
+"""Folder of a second such run: fitted masks on fresh values."""
 TOKENIZER = "tokenizer.json"
 _RESULT = "config", "test", "n_parameters", "seconds", "manifest", "metrics_sha256"  # entries of result.json
 
@@ -62,7 +62,7 @@ class Run:
     model: Any  # with the weights that scored best on dev, or the last ones if there is no dev split
     rows: list[dict[str, Any]]  # the table of metrics: means over stretches of training, and evaluations on dev
     test: Scores
-    about: dict[str, Any]  # further entries of the result: data, best step, baselines
+    about: dict[str, Any]  # other entries of the result: data, best step, baselines
     seconds: float  # wall-clock time of training, for orientation only
     tokenizer: Tokenizer | None = None  # only for tasks on tokenised text
 
@@ -82,7 +82,7 @@ class Run:
         return {"step": [steps[end - 1] for end in ends]} | means
 
     def result(self) -> dict[str, Any]:
-        """Returns the scores, facts and manifest for ``result.json``."""
+        """Returns the content of ``result.json``: the configuration, scores, facts about the run, and manifest."""
         return {
             "config": self.config.to_dict(),
             "test": asdict(self.test),
@@ -108,7 +108,7 @@ class Run:
 
 
 def load_run(folder: Path | str) -> Run:
-    """Reads a saved run; raises SbmtError if a file is missing, is damaged, or does not match the others."""
+    """Reads a saved run. A file that is missing, is damaged, or does not match the others raises SbmtError."""
     folder = Path(folder)
     config = read_config(folder)
     if not (folder / "result.json").exists():
@@ -116,7 +116,7 @@ def load_run(folder: Path | str) -> Run:
     about, table = read_json(folder / "result.json", has_checksum=True), files.read_file(folder / "metrics.csv")
     is_whole = hashlib.sha256(table).hexdigest() == about["metrics_sha256"]
     if not is_whole or type(config).from_dict(about["config"]) != config:
-        raise SbmtError(f"files of one run in {folder}", "a changed config.json or metrics.csv", "restore it")
+        raise SbmtError(f"unchanged files of a run in {folder}", "a changed config.json or metrics.csv", "restore it")
     test, seconds, data = Scores(**about["test"]), float(about["seconds"]), about.get("data", {})
     about = {name: value for name, value in about.items() if name not in _RESULT}
     kinds = {"split": str, "step": int}
@@ -126,7 +126,7 @@ def load_run(folder: Path | str) -> Run:
     files.load_weights(model, files.read_tensors(folder / "model.safetensors"), folder)
     tokenizer = Tokenizer.load(folder / TOKENIZER) if "tokenizer" in data else None
     if tokenizer and tokenizer.sha256 != data["tokenizer"]:
-        raise SbmtError(f"the original tokeniser of the run in {folder}", tokenizer, f"restore {TOKENIZER}")
+        raise SbmtError(f"the original tokeniser of the run in {folder}", "another one", f"restore {TOKENIZER}")
     return Run(config, model, rows, test, about, seconds, tokenizer)
 
 
@@ -141,7 +141,7 @@ def read_config(folder: Path | str) -> TrainingConfig:
 
 
 def best_row(config: TrainingConfig, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the row of the best evaluation on dev, or the earliest among equals."""
+    """Returns the row of the best evaluation on dev, or the earliest row if several are equally good."""
     dev = [row for row in rows if row["split"] == "dev"]
     return min(dev, key=lambda row: row["loss"] if config.best_by == "loss" else -row["accuracy"])
 

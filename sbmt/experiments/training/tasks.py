@@ -27,13 +27,13 @@ from sbmt.models import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, Seq
 
 @dataclass(frozen=True)
 class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_heads=2, n_layers=2, embedding_std=0.02):
-    """A run on prepared examples: AdamW with a learning rate that rises and then falls linearly."""
+    """A run on prepared examples, trained by AdamW with a learning rate that rises and then falls linearly."""
 
     data: str = option("", "name of the prepared examples; by default, the task's name")
-    length: int = option(2048, "tokens kept per document, or pixels per image")
+    length: int = option(2048, "maximum number of tokens per document, or number of pixels per image")
     batch_size: int = option(128, "examples per optimiser step, across all devices")
     warmup_steps: int = option(1000, "number of initial steps over which the learning rate rises linearly")
-    eval_every: int = option(50, "steps between evaluations on dev, which are followed by checkpoints")
+    eval_every: int = option(50, "number of steps between evaluations on dev, which are followed by checkpoints")
     learning_rate: float = option(5e-4, "AdamW's peak learning rate")
     weight_decay: float = option(0.0, "AdamW's weight decay")
     dropout: float = option(0.1, "dropout after embeddings, attention and MLPs")
@@ -41,7 +41,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
     dev_examples: int | None = option(None, "number of dev examples to evaluate on; all by default")
     test_examples: int | None = option(None, "number of test examples to evaluate on; all by default")
 
-    data_task: ClassVar = ""  # task that the examples were prepared for, if different
+    data_task: ClassVar = ""  # task for which the examples were prepared, if different
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,7 +65,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
         prepared = open_prepared(prepared_folder() / self.data_name)
         task = self.data_task or self.task
         if prepared.info["task"] != task:
-            raise SbmtError(f"examples of {task}", f"{prepared.info['task']} in {prepared.folder}", "choose others")
+            raise SbmtError(f"{task} examples in {prepared.folder}", prepared.info["task"], "choose other examples")
         return prepared
 
     def data_of(self, prepared: Prepared, feeds: dict[str, Feed], **info: Any) -> TaskData:
@@ -74,7 +74,7 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
         return TaskData(feeds, known, prepared.splits)
 
     def baselines(self, data: TaskData, name: str, test: Any) -> dict[str, Any]:
-        """Returns Wilson's 95 % interval of the accuracy, and chance: that of the most common training label."""
+        """Returns Wilson's 95 % interval of the accuracy, and the accuracy of guessing the commonest training label."""
         from scipy.stats import binomtest
 
         labels = data.splits[name].labels[: self.test_examples]
@@ -85,11 +85,11 @@ class PreparedConfig(TrainingConfig, steps=5000, d_model=64, d_hidden=128, n_hea
 
 
 TASK_TITLES = {
-    "listops": "ListOps: the value of a nested expression of minima, maxima, medians and sums.",
-    "text": "Text: is a film review positive, read byte by byte?",
-    "retrieval": "Retrieval: are two documents related, each read by itself?",
-    "image": "Image: which of ten classes does a grey image show, read pixel by pixel?",
-    "pathfinder": "Pathfinder: do two discs lie on the same dashed curve?",
+    "listops": "ListOps: find the value of a nested expression of minima, maxima, medians and sums.",
+    "text": "Text: decide whether a film review, read byte by byte, is positive.",
+    "retrieval": "Retrieval: decide whether two documents, encoded separately, are related.",
+    "image": "Image: classify a grey image, read pixel by pixel, into one of ten classes.",
+    "pathfinder": "Pathfinder: decide whether two discs lie on the same dashed curve.",
 }
 LONG_RANGE_TASKS = tuple(TASK_TITLES)
 
@@ -106,17 +106,17 @@ class LongRangeConfig(PreparedConfig, tasks=LONG_RANGE_TASKS):
         return self.task in ("image", "pathfinder")
 
     def encoding(self, first_id: int) -> Encoding:
-        """Returns the encoding that turns symbols into tokens in this run."""
+        """Returns the rules by which this run converts symbols to tokens."""
         return Encoding(first_id, self.length, self.is_image, self.quirks, self.quirks)
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """Builds a classifier of documents or of pairs of documents."""
+        """Builds a classifier for documents or pairs of documents."""
         encoder, n_classes = self.make_encoder(info["vocab_size"]), len(info["class_names"])
         kind = DualEncoder if info["n_documents"] == 2 else SequenceClassifier
         return kind(encoder, n_classes, self.d_hidden, is_padded_mean=self.quirks)
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Opens the prepared examples, whose symbols become tokens directly."""
+        """Opens the prepared examples, and makes a feed of every split."""
         prepared = self.open_prepared()
         encoding = self.encoding(prepared.info["first_id"])
         return self.data_of(prepared, {name: example_feed(split, encoding) for name, split in prepared.splits.items()})
@@ -139,10 +139,10 @@ _REDUCED: dict[str, dict[str, Any]] = {
     "retrieval": {"data": "retrieval-reduced", "length": 128, "steps": 600, "learning_rate": 2e-3},
     "image": {"data": "image-lossy", "length": 256, "steps": 600},
     "pathfinder": {"length": 144, "batch_size": 64, "steps": 1000, "learning_rate": 2e-3, "quirks": True}
-    | {"data": "pathfinder-reduced"},  # if black pixels are tokens, 1500 steps stay at chance
+    | {"data": "pathfinder-reduced"},  # with black pixels as tokens, accuracy is at chance even after 1500 steps
 }
 _SMALL: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "warmup_steps": 100, "eval_every": 100}
-_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # None uses:
+_SMALL |= {"embedding_std": 0.3, "dropout": 0.0, "attention_dropout": 0.0, "options": None}  # None: the defaults below
 _SMALL["option_defaults"] = (("n_clusters", 32), ("n_features", 64), ("n_landmarks", 64), ("n_projected", 64))
 REDUCED = {task: replace(PAPER[task], **_SMALL | settings) for task, settings in _REDUCED.items()}
 """Settings that train in minutes on one CPU core: shorter documents, smaller images, fewer steps, no dropout."""
@@ -160,9 +160,9 @@ _TABLE_7_LANGUAGE |= {"weight_decay": 0.01, "option_defaults": (("window", 64),)
 
 @dataclass(frozen=True)
 class LanguageConfig(PreparedConfig, **_TABLE_7_LANGUAGE):
-    """Common settings of pre-training and fine-tuning: the paper's network in Table 7, with a window in its masks."""
+    """Settings shared by pre-training and fine-tuning: the network of Table 7, with a window in its masks."""
 
-    length: int = option(512, "tokens per sequence, including start and end")
+    length: int = option(512, "number of tokens per sequence, including <s> and </s>")
 
 
 _TABLE_7_MLM = dict(batch_size=256, steps=250_000, warmup_steps=2500, eval_every=5000, learning_rate=1e-4)
@@ -170,7 +170,7 @@ _TABLE_7_MLM = dict(batch_size=256, steps=250_000, warmup_steps=2500, eval_every
 
 @dataclass(frozen=True)
 class MlmConfig(LanguageConfig, tasks=(MLM,), data="corpus", **_TABLE_7_MLM):
-    """A pre-training run, by default that of BERT in Table 7: 50 epochs of 5,000 batches, as in the pipeline."""
+    """A pre-training run. The defaults are those of BERT in Table 7, with 50 epochs of 5,000 batches as in its code."""
 
     head: ClassVar[type[MaskedLM | CausalLM]] = MaskedLM
     best_by: ClassVar = "loss"
@@ -181,7 +181,7 @@ class MlmConfig(LanguageConfig, tasks=(MLM,), data="corpus", **_TABLE_7_MLM):
         return self.head(self.make_encoder(info["vocab_size"]))
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """Makes a feed of masked batches, in which evaluations always hide the same tokens."""
+        """Makes a feed of masked batches. In evaluations, the same tokens are always masked."""
         seed = self.seed if is_training else _HIDDEN
         return Feed(len(blocks), lambda i, part, number: make_masked_batch(blocks, i, part, tokenizer, (seed, number)))
 
@@ -217,13 +217,13 @@ _CPU_MLM = _CPU | {"length": 128, "batch_size": 16, "steps": 3000, "warmup_steps
 
 @dataclass(frozen=True)
 class LanguageModelConfig(MlmConfig, tasks=("language",), **CAUSAL, **_CPU_LANGUAGE):
-    """Predict the next token of a corpus, by default with a network for a CPU and a few megabytes of text."""
+    """Predict the next token of a corpus. The default network suits a CPU and a few megabytes of text."""
 
     convolution: int = option(0, "width in tokens of a convolution of the embeddings; 0 for none")
     head: ClassVar = CausalLM
 
     def feed(self, blocks: Blocks, tokenizer: Tokenizer, is_training: bool) -> Feed:
-        """Makes a feed of blocks in which every token but the first is predicted from its predecessors."""
+        """Makes a feed of blocks, in which every token but the first is predicted from the preceding ones."""
         return Feed(len(blocks), lambda examples, part, number: next_tokens(blocks, examples, part))
 
 
@@ -241,12 +241,12 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
             raise SbmtError("either a pre-training run or a tokeniser", got, "use either --from or --tokenizer")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
-        """Builds a classifier of sentences and sentence pairs."""
+        """Builds a classifier for sentences and sentence pairs."""
         encoder = self.make_encoder(info["vocab_size"])
         return SentenceClassifier(encoder, len(info["class_names"]), dropout=self.dropout)
 
     def start_from(self, model: nn.Module) -> dict[str, Any]:
-        """Loads the encoder of any pre-training run, cutting a position table that is too long."""
+        """Loads the encoder of the pre-training run, if any, and truncates its position table if this is too long."""
         if not self.pretrained:
             return {}
         run, folder, positions = self._open_pretrained(), Path(self.pretrained), "position_embedding.weight"
@@ -269,7 +269,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         return run
 
     def open_data(self, tokenizer: Tokenizer | None = None, test_seed: int = 0) -> TaskData:
-        """Opens the sentences, encoded with the tokeniser of the pre-training run or the configured one."""
+        """Opens the sentences, and encodes them with the pre-training run's tokeniser or with the configured one."""
         prepared = self.open_prepared()
         if tokenizer is None:
             tokenizer = self._open_pretrained().tokenizer if self.pretrained else Tokenizer.load(Path(self.tokenizer))
@@ -280,7 +280,7 @@ class GlueConfig(LanguageConfig, tasks=GLUE_TASKS, batch_size=32, learning_rate=
         return replace(self.data_of(prepared, feeds, **info), tokenizer=tokenizer)
 
     def feed(self, tokenizer: Tokenizer, split: Split) -> Feed:
-        """Makes a feed of encoded examples, with similar lengths in each batch."""
+        """Makes a feed of encoded examples, which have similar lengths within each batch."""
         return example_feed(split, Encoding(0, self.length, padding_id=tokenizer.padding_id), is_by_length=True)
 
     def metrics_of(self, loss: float, predictions: Tensor, labels: Tensor) -> dict[str, float]:
@@ -302,7 +302,7 @@ def fine_tuning(
 ) -> GlueConfig:
     """Combines the network of a pre-training configuration with the paper's fine-tuning settings, unless overridden.
 
-    A twentieth of the steps is warm-up, and dev is evaluated after each epoch, as in the paper. Reduced networks have
+    A twentieth of the steps is warm-up, and dev is evaluated after each epoch, as in the paper. Reduced runs have
     fewer epochs, a higher learning rate, and a subset of the examples if one is prepared.
     """
     more = {name: value for name, value in more.items() if value is not None}

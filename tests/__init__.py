@@ -1,4 +1,4 @@
-"""What checks types and shapes while the tests run: see ``--jaxtyping-packages`` in ``pyproject.toml``."""
+"""The checker of types and shapes in tests, which ``--jaxtyping-packages`` in ``pyproject.toml`` names."""
 
 from beartype import beartype
 
@@ -6,7 +6,7 @@ _CHECKS = {}
 
 
 def checked(function):
-    """``beartype``; the checks of a function inside a function are compiled once, not with every call of the outer."""
+    """``beartype``, except that nested functions are compiled once, not with every call of the outer one."""
     if "<locals>" not in function.__qualname__:
         return beartype(function)
     key = (function.__module__, function.__qualname__, function.__code__, repr(function.__annotations__))

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures and settings shared by several test files."""
 
 import importlib
 import os
@@ -28,7 +28,7 @@ hypothesis.settings.load_profile("reproducible")
 
 @pytest.fixture(autouse=True)
 def no_shape_checks_on_bad_input(request):
-    """Tests marked ``bad_input`` meet the library's own errors, not those of the shape checker."""
+    """Switches the shape checker off for tests marked ``bad_input``, which expect the library's own errors."""
     is_bad = request.node.get_closest_marker("bad_input") is not None
     jaxtyping.config.update("jaxtyping_disable", is_bad)
     yield
@@ -37,7 +37,7 @@ def no_shape_checks_on_bad_input(request):
 
 @pytest.fixture(autouse=True)
 def same_seed_for_every_test():
-    """What a test draws does not depend on the tests before it."""
+    """Seeds the global generator, so that a test's draws do not depend on earlier tests."""
     torch.manual_seed(0)
 
 
@@ -51,13 +51,13 @@ def set_threads():
 
 @pytest.fixture
 def judge(request):
-    """Judges a statistical test within the share of false alarms that its mark claims."""
+    """Returns the judge of a statistical test, with the share of false alarms that its mark claims."""
     return Judge(request.node.get_closest_marker("statistical").kwargs["share"])
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[object]:
-    """A headless Chromium."""
+    """Starts a headless Chromium."""
     if not CHROMIUM.exists():
         pytest.skip(f"no browser at {CHROMIUM}; on Debian: apt-get install chromium")
     from playwright.sync_api import sync_playwright

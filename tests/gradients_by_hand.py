@@ -1,4 +1,4 @@
-"""Gradients of an expected loss by plain loops over all masks, on graphs small enough for that."""
+"""Computes gradients of an expected loss by plain loops over all masks of small graphs."""
 
 import itertools
 
@@ -17,7 +17,7 @@ def inputs(n_queries=2, n_keys=3, seed=0):
 
 
 def wavy(values):
-    """A smooth loss that is neither convex nor concave and tells all entries apart."""
+    """A smooth loss, neither convex nor concave, which distinguishes all entries."""
     return (
         (values * torch.linspace(-1, 2, values[0].numel(), dtype=values.dtype).view(values.shape[1:])).sin().sum((1, 2))
     )
@@ -37,7 +37,7 @@ RANDOM = (PROBABILITY > 0) & (PROBABILITY < 1)
 
 
 def all_masks(probability):
-    """Every mask that can occur, with its chance."""
+    """Yields every possible mask with its probability."""
     choices = [(0.0,) if p == 0 else (1.0,) if p == 1 else (0.0, 1.0) for p in probability.flatten().tolist()]
     for cells in itertools.product(*choices):
         mask = torch.tensor(cells, dtype=torch.float64).view_as(probability)
@@ -45,7 +45,7 @@ def all_masks(probability):
 
 
 def read(query, key, value, mask):
-    """Scores, weights and values of one mask, row by row."""
+    """Returns the scores, weights and values of one mask, row by row."""
     scores = query @ key.T / WIDTH**0.5
     weights = torch.zeros_like(scores)
     for row in range(len(query)):
@@ -60,21 +60,21 @@ def expected_loss(query, key, value, probability, loss):
 
 
 def guesses_by_hand(query, key, value, mask, loss):
-    """What the three straight-through rules say under one mask, by the chain rule on paper."""
+    """Computes the three straight-through estimates under one mask by the chain rule."""
     scores, weights, values = read(query, key, value, mask)
     values.requires_grad_()
     slope = torch.autograd.grad(loss(values[None]).sum(), values)[0]
     better = slope @ value.T - (slope * values.detach()).sum(-1, keepdim=True)  # slope · (v_j − h_i)
     removal = torch.zeros_like(weights)
     for row, column in mask.nonzero().tolist():
-        is_alone = mask[row].sum() == 1  # without it the query reads zeros
+        is_alone = mask[row].sum() == 1  # without the edge, the query's output is zero
         w = weights[row, column]
         removal[row, column] = slope[row] @ value[column] if is_alone else w / (1 - w) * better[row, column]
     return {"score": scores * weights * better, "weight": weights * better, "removal": removal}
 
 
 def moments_by_hand(query, key, value, probability, loss, inclusion):
-    """Mean and variance of every estimator, masks drawn with probability ``inclusion``."""
+    """Returns the mean and variance of every estimator, for masks drawn with probability ``inclusion``."""
     baseline = expected_loss(query, key, value, inclusion, loss)
     first = {name: torch.zeros_like(probability) for name in ESTIMATORS if name != "exact"}
     second = {name: torch.zeros_like(probability) for name in first}

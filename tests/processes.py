@@ -1,4 +1,4 @@
-"""Python in another process."""
+"""Runs Python in another process."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_python(code, **changes):
-    """The lines that ``code`` prints in a new interpreter; None removes a variable of its environment."""
+    """Returns the lines that ``code`` prints in a new interpreter. None removes an environment variable."""
     environment = {name: value for name, value in (os.environ | changes).items() if value is not None}
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)

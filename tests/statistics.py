@@ -1,4 +1,4 @@
-"""Exact p-values for random masks, and the false alarms that all statistical tests together may give.
+"""Exact p-values for random masks, and a limit on the false alarms of all statistical tests together.
 
 Every statistical test is marked ``@pytest.mark.statistical(share=…)`` and judges its p-values once, with the fixture
 ``judge``. The smallest of m p-values must reach ``share · FALSE_ALARM / m``, so that a test of a correct sampler fails
@@ -9,9 +9,9 @@ adds up the shares of all collected tests and wants at most 1.
 import numpy as np
 from scipy import stats
 
-FALSE_ALARM = 1e-6  # of the whole suite, were its seeds drawn anew
-LEAST_EXPECTED = 500  # per cell of a chi-square: with 16 or more such Poisson counts the exact tail, by convolution,
-CHI_SQUARE_SLACK = 2  # is at most 1.5 times the limiting one down to 1e-11
+FALSE_ALARM = 1e-6  # false-alarm rate of the whole suite, if its seeds were drawn anew
+LEAST_EXPECTED = 500  # expected count per cell of a chi-square: with 16 or more, the exact tail, by convolution,
+CHI_SQUARE_SLACK = 2  # is at most 1.5 times the limiting tail down to 1e-11
 
 
 class Judge:
@@ -22,7 +22,7 @@ class Judge:
         self.is_used = False
 
     def rejects(self, *p_values):
-        """Whether the smallest p-value is too small for a correct sampler. For tests of the statistics' power."""
+        """Returns whether the smallest p-value is too small for a correct sampler. Used to test the power."""
         p = np.concatenate([np.ravel(x) for x in p_values])
         assert p.size and not np.isnan(p).any()
         return bool(p.min() < self.share * FALSE_ALARM / p.size)
@@ -36,14 +36,14 @@ class Judge:
 
 
 def binomial_p_values(counts, n, probability):
-    """Exact two-sided p-values of counts out of n; a cell of probability 0 or 1 tolerates no exception at all."""
+    """Returns exact two-sided p-values of counts out of n. A cell of probability 0 or 1 allows no exception."""
     counts, probability = np.asarray(counts), np.asarray(probability)
     lower, upper = stats.binom.cdf(counts, n, probability), stats.binom.sf(counts - 1, n, probability)
     return np.minimum(2 * np.minimum(lower, upper), 1.0)
 
 
 def joint_p_values(first, second, p_first, p_second):
-    """Independence of two events over repetitions: they coincide Binomial(n, p q) times.
+    """Tests independence of two events over repetitions: they coincide Binomial(n, p q) times.
 
     Args:
         first, second: bool ``(n, …)`` with broadcasting trailing dimensions.
@@ -53,14 +53,14 @@ def joint_p_values(first, second, p_first, p_second):
 
 
 def pair_p_values(masks, probability):
-    """:func:`joint_p_values` of all pairs of different cells of ``(n, n_cells)`` masks."""
+    """Applies :func:`joint_p_values` to all pairs of different cells of ``(n, n_cells)`` masks."""
     first, second = np.triu_indices(masks.shape[1], k=1)
     together = masks.T.astype(float) @ masks.astype(float)
     return binomial_p_values(together[first, second], len(masks), probability[first] * probability[second])
 
 
 def pattern_p_value(masks, probability):
-    """Chi-square over all 2^n_cells joint patterns of ``(n, n_cells)`` masks with independent cells."""
+    """Computes the chi-square over all 2^n_cells patterns of ``(n, n_cells)`` masks with independent cells."""
     n_cells = masks.shape[1]
     observed = np.bincount(masks @ (1 << np.arange(n_cells)), minlength=1 << n_cells)
     bits = np.arange(1 << n_cells)[:, None] >> np.arange(n_cells) & 1
@@ -69,7 +69,7 @@ def pattern_p_value(masks, probability):
 
 
 def uniform_p_value(observed, expected):
-    """Chi-square of counts against expected counts (or one of them for all)."""
+    """Computes the chi-square of counts against expected counts, or one expected count for all."""
     expected = np.broadcast_to(expected, observed.shape)
     assert expected.min() >= LEAST_EXPECTED and observed.size >= 16
     statistic = ((observed - expected) ** 2 / expected).sum()
@@ -77,7 +77,7 @@ def uniform_p_value(observed, expected):
 
 
 def bit_p_values(words):
-    """How often each of the 32 bits of uniform words is set."""
+    """Tests how often each of the 32 bits of uniform words is set."""
     words = np.asarray(words).ravel()
     counts = [(words >> bit & 1).sum() for bit in range(32)]
     return binomial_p_values(np.array(counts), words.size, 0.5)

@@ -1,4 +1,4 @@
-"""Mistakes get one kind of error that says what was expected; nothing falls through to a default."""
+"""Mistakes raise one kind of error, which says what was expected; there are no silent defaults."""
 
 import math
 from functools import partial
@@ -29,7 +29,7 @@ def refused(words):
 
 X = tokens(2, 2, 5, 4)
 EDGES = EdgeList.from_dense(torch.ones(2, 2, 5, 5, dtype=torch.bool))
-TENSORS = [  # replacements for query, key and value, and what the error says
+TENSORS = [  # replacements for query, key and value, and the words of the error
     (dict(query=X.long()), "query to be a floating-point tensor"),
     (dict(key=X.bool()), "key to be a floating-point tensor"),
     (dict(value=X.tolist()), "value to be a floating-point tensor.*list"),
@@ -45,7 +45,7 @@ TENSORS = [  # replacements for query, key and value, and what the error says
 
 @pytest.mark.parametrize("replaced, words", TENSORS)
 def test_tensors(replaced, words):
-    """Of every attention, since all check their inputs by the same function; the conformance kit sees to that."""
+    """One attention mechanism stands for all, since all check inputs by one function; see the conformance kit."""
     with refused(words):
         edge_attention(**dict(query=X, key=X, value=X) | replaced, edges=EDGES)
 

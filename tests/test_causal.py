@@ -1,4 +1,4 @@
-"""Causal masks: the law of the remaining pairs, and nothing of the later ones in what comes before them."""
+"""Tests causal masks: the law of the remaining pairs, and no effect of later tokens on earlier ones."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 @pytest.fixture(params=[*SAMPLERS, "torch", "torch by candidates"])
 def sampler(request, monkeypatch):
-    """Every sampler, and what the exact one does where there is no compiler."""
+    """Runs a test with every sampler, and with the exact sampler where there is no compiler."""
     if "torch" not in request.param:
         return request.param
     monkeypatch.setitem(SAMPLERS, "torch", Sampler(sample_with_torch))
@@ -63,7 +63,7 @@ def model_of(kind, parts, n_examples=1, key_mask=None, causal=True):
 
 
 def rates(model):
-    """Of all pairs, by dense memberships."""
+    """Returns the probabilities of all pairs from dense memberships."""
     return model.query_membership @ model.block_matrix @ model.key_membership.mT
 
 
@@ -222,7 +222,7 @@ def causal_attentions():
 @pytest.mark.parametrize("name", causal_attentions())
 @pytest.mark.parametrize("n_keys", [70, 150])
 def test_no_attention_reads_later_keys(name, n_keys):
-    """The values of queries change with nothing that comes later, but with what came before; padding is left out."""
+    """Outputs of queries change with earlier tokens but not with later ones; padding is left out."""
     sizes = {"n_positions": n_keys} if "n_positions" in parameters_of(ATTENTIONS[name]) else {}
     layer = build_attention(name, d_head=4, n_heads=2, causal=True, **sizes).double().eval()
     query, key, value = (torch.randn(2, 2, n, 4, dtype=torch.float64) for n in (70, n_keys, n_keys))
@@ -236,7 +236,7 @@ def test_no_attention_reads_later_keys(name, n_keys):
         out = layer(query, keys, values, query_mask=query_mask, key_mask=key_mask).values
         found.append(out[:, :, :40])
     torch.testing.assert_close(found[1], found[0])
-    if name != "random_mask":  # whose few edges may lead elsewhere
+    if name != "random_mask":  # its few edges may lead elsewhere
         assert not torch.allclose(found[2], found[0])
 
 

@@ -1,4 +1,4 @@
-"""How commands end: their exit codes, the one line that they print, and the name they go by."""
+"""Tests how commands end: exit codes, the line that they print, and the name of the program."""
 
 import os
 import re
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def start(*arguments, **settings):
-    """``python -m`` in a process of its own, with Ctrl-C as a terminal has it."""
+    """Runs ``python -m`` in a separate process, with Ctrl-C handled as in a terminal."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
     return subprocess.Popen(
@@ -118,7 +118,7 @@ def test_a_second_ctrl_c_while_python_cleans_up_changes_nothing():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_reported(tmp_path):
-    """As when it is redirected to a full disk; Python would otherwise print it again at exit, with a traceback."""
+    """Simulates output to a full disk, which Python would report again at exit, with a traceback."""
     with open("/dev/full", "w") as full, start("sbmt", "--version", cwd=tmp_path, stdout=full) as process:
         _, err = process.communicate()
     assert process.returncode == 2 and err.count("\n") == 1 and "No space left" in err

@@ -1,4 +1,4 @@
-"""Philox against published vectors and plain integers, and the addresses that words belong to."""
+"""Compares Philox with published vectors and plain integers, and tests the addresses of its words."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ PUBLISHED = [  # counter and key, result: kat_vectors of Random123
 
 
 def plain_philox(counter, key):
-    """Philox4x32-10 as the paper writes it, on Python integers."""
+    """Computes Philox4x32-10 as the paper defines it, with Python integers."""
     (a, b, c, d), (k0, k1) = counter, key
     for _ in range(10):
         high0, low0 = divmod(0xD2511F53 * a, 1 << 32)
@@ -27,7 +27,7 @@ def plain_philox(counter, key):
 
 
 def grid(*sizes):
-    """Every address of a small box: example, head, row, block."""
+    """Returns every address of a small box: example, head, row, block."""
     return [axis.flatten() for axis in torch.meshgrid(*map(torch.arange, sizes), indexing="ij")]
 
 
@@ -99,5 +99,5 @@ def neighbours():
 
 @pytest.mark.statistical(share=0.004)
 def test_neighbouring_addresses_are_uncorrelated(judge):
-    # Of independent uniform words, neighbours differ in each bit half of the time.
+    # Neighbours among independent uniform words differ in each bit half of the time.
     judge(*(bit_p_values(here[..., :3] ^ there[..., :3]) for _, here, there in neighbours()))

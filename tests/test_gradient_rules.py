@@ -1,4 +1,4 @@
-"""What algebra promises of the gradient rules."""
+"""Tests algebraic properties of the gradient rules."""
 
 import math
 

@@ -1,11 +1,11 @@
-"""Imports point down only, so that each file can be read with nothing but those below it in mind."""
+"""Tests that imports only point down, so that each file can be read knowing only those below it."""
 
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LEVELS = [  # a module imports nothing that stands after it
+LEVELS = [  # a module imports none of the modules after it
     ["errors", "interrupt"],
     ["command", "types"],
     ["counter_rng", "graph", "kernels"],
@@ -18,11 +18,11 @@ LEVELS = [  # a module imports nothing that stands after it
     ["testing"],
     ["experiments"],  # and names of sbmt itself
 ]
-SIBLINGS = {"samplers", "attention"}  # which may not import each other
+SIBLINGS = {"samplers", "attention"}  # these may not import each other
 
 
 def imported(source: str) -> set[str]:
-    """Dotted names of all that a source imports, wherever it does so; ``import sbmt`` is what is then taken from it."""
+    """Returns the dotted names of everything that a source imports, anywhere; ``import sbmt`` gives the names used."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -45,7 +45,7 @@ def level(folder: str) -> int:
 
 
 def violations(source: str, module: str) -> list[str]:
-    """What a module of ``sbmt`` (or ``theory``) imports against the rules; nothing in ``sbmt`` knows the theory."""
+    """Returns the imports of a module of ``sbmt`` or ``theory`` that break the rules; ``sbmt`` never imports theory."""
     mine, *_ = module.removeprefix("sbmt.").split(".")
     wrong = []
     for name in sorted(imported(source)):
@@ -58,7 +58,7 @@ def violations(source: str, module: str) -> list[str]:
 
 
 def modules(*tops: str) -> dict[str, str]:
-    """By name, the source of each module of these packages, but for ``sbmt`` itself, which gathers public names."""
+    """Returns the sources of the modules of these packages by name, except ``sbmt``, which gathers public names."""
     paths = [path for top in tops for path in sorted((ROOT / top).rglob("*.py"))]
     names = (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths)
     return {name: path.read_text("utf-8") for name, path in zip(names, paths, strict=True) if name != "sbmt"}
@@ -67,22 +67,22 @@ def modules(*tops: str) -> dict[str, str]:
 def test_imports_point_down():
     wrong = []
     for module, source in modules("sbmt", "theory").items():
-        if module not in ("sbmt.__main__", "theory.__main__", "theory.report"):  # commands stand on everything
+        if module not in ("sbmt.__main__", "theory.__main__", "theory.report"):  # commands may import everything
             wrong += violations(source, module)
     assert wrong == []
 
 
 def imported_modules(source: str, modules: set[str]) -> set[str]:
-    """Those of ``modules`` that a source imports, late and type-checking imports included."""
+    """Returns those of ``modules`` that a source imports, including late and type-checking imports."""
     found = set()
     for name in imported(source):
-        while name and name not in modules:  # a name taken from a module stands for the module
+        while name and name not in modules:  # a name imported from a module counts as the module
             name = name.rpartition(".")[0]
         found.add(name)
     return found - {""}
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    """Not even late, inside a function: two files that need each other are one idea, or lack a third one."""
+    """Late imports inside functions count, too: two files that need each other are one idea, or lack a third."""
     named = modules("sbmt", "theory", "results")
     TopologicalSorter({name: imported_modules(source, set(named)) for name, source in named.items()}).prepare()

@@ -1,4 +1,4 @@
-"""Docstrings of public names, and the names that the page on notation gives."""
+"""Tests the docstrings of public names, and the names on the notation page."""
 
 import inspect
 import re
@@ -20,13 +20,13 @@ def test_public_docstrings_explain_the_arguments(name):
         assert any(section in doc for section in ("Args:", "Attributes:", "Shapes:"))
 
 
-# --- the page of notation ---------------------------------------------------------------------------------------------
+# --- the notation page ------------------------------------------------------------------------------------------------
 
 CODE = re.compile(r"`([^`]+)`")
 
 
 def rows():
-    """Cells of the page's tables that have a column for code, without headings."""
+    """Returns the rows of the page's tables that have a column for code, without headings."""
     tables = re.split(r"\n\n", (ROOT / "docs" / "notation.md").read_text("utf-8"))
     found = [table.split("\n") for table in tables if table.startswith("|")]
     return [

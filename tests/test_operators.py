@@ -1,4 +1,4 @@
-"""What torch.library asks of an operator: a truthful schema, shapes without data, gradients the compiler can trace."""
+"""Tests operators as torch.library requires: truthful schemas, fake tensors, gradients that can be traced."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def make(name):
 
 
 def total(out):
-    """A loss that everything an attention returns takes part in."""
+    """A loss that uses every output of an attention layer."""
     return weighted_sum(out.values) + out.density.sum() + out.expected_density.sum() + out.auxiliary_loss
 
 
@@ -32,7 +32,7 @@ def inputs(**options):
 
 
 class Calls(TorchDispatchMode):
-    """Keeps each call of an operator of the library: its overload and its arguments."""
+    """Records each call of one of the library's operators, with its overload and arguments."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class Calls(TorchDispatchMode):
 
 
 def every_call():
-    """Those of a forward and a backward pass of layers that use all operators between them, some without edges."""
+    """Returns the calls in forward and backward passes of layers that use all operators, some without edges."""
     with Calls() as calls:
         for name in LAYERS:
             for mask in (PADDING, NOBODY):
@@ -62,7 +62,7 @@ def every_call():
 
 
 def kind_of(x):
-    """What an operator may treat in another way: a tensor's type, and whether it is empty; of numbers their type."""
+    """Returns what an operator may treat differently: a tensor's type and emptiness, and the types of numbers."""
     if isinstance(x, torch.Tensor):
         return x.dtype, x.requires_grad, x.numel() == 0
     return x if isinstance(x, str | bool | None) else type(x)
@@ -75,7 +75,7 @@ def test_operators_keep_torch_s_rules():
         has_gradients = f"{function.name()}_backward" in registered
         if not has_gradients or function.name() == "sbmt::choose_parts":
             given = (x.detach() if isinstance(x, torch.Tensor) else x for x in given)
-        torch.library.opcheck(function, tuple(given))  # it adds up outputs, so those with gradients cannot be integers
+        torch.library.opcheck(function, tuple(given))  # this sums outputs, so outputs with gradients cannot be integers
         checked.add(function.name())
     assert checked == registered
 
@@ -96,7 +96,7 @@ def test_a_second_backward_pass_gives_the_same_and_a_second_derivative_is_refuse
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_storage_of_a_layer_s_inputs_stays_resizable(name):
-    """As ``Tensor.numpy`` would forbid for good; sharded training frees parameters by resizing them to nothing."""
+    """``Tensor.numpy`` would forbid this permanently; sharded training frees parameters by resizing them to zero."""
     layer, given = make(name), inputs()
     total(layer(*given)).backward()
     assert all(x.untyped_storage().resizable() for x in (*given, *layer.parameters(), *layer.buffers()))

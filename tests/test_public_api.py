@@ -1,4 +1,4 @@
-"""The names that others call, their arguments and defaults."""
+"""Tests public names, their arguments and their defaults."""
 
 import inspect
 
@@ -81,7 +81,7 @@ SIGNATURES = [
 
 
 def rendered(function) -> str:
-    """Names, kinds and defaults, without annotations."""
+    """Returns the names, kinds and defaults of parameters, without annotations."""
     plain = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
     return str(inspect.Signature(plain))[1:-1]
 

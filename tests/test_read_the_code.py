@@ -1,4 +1,4 @@
-"""Pages say what is so: the walk through the code names files that exist, and the page on citing this version."""
+"""Tests that the walk through the code names existing files, and the page on citing the current version."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The library computes what the model in ``sbmt/reference.py`` computes, and that model draws the masks it should."""
+"""Compares the library with the model in ``sbmt/reference.py``, and tests the masks that this model draws."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ each_padding = pytest.mark.parametrize("is_real", [None, IS_REAL], ids=["real", 
 
 
 def make_pair(max_length=LONGEST, offset=0.0, **settings):
-    """The library's tagger and the reference with its weights; an offset of the memberships thins the masks."""
+    """Returns the library's tagger, and the reference with its weights; a membership offset makes masks sparser."""
     torch.manual_seed(0)
     sizes = SIZES | dict(n_clusters=CLUSTERS) | settings
     library = TokenTagger(Encoder(VOCABULARY, max_length or None, **sizes, embedding_std=1.0), LABELS).double()
@@ -37,7 +37,7 @@ def make_pair(max_length=LONGEST, offset=0.0, **settings):
         for name, parameter in library.named_parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
             if name.endswith("clusters"):
-                parameter.copy_(torch.rand_like(parameter))  # positive, so that the offset moves all memberships
+                parameter.copy_(torch.rand_like(parameter))  # positive, so the offset moves all memberships
             if name.endswith("node_mlp.2.weight"):
                 parameter.mul_(2)
             if name.endswith("node_mlp.2.bias"):
@@ -52,12 +52,12 @@ def ids():
 
 
 def loss_of(logits):
-    """Any smooth function that tells all entries apart."""
+    """A smooth function that distinguishes all entries."""
     return (logits * torch.linspace(-1, 2, logits.numel(), dtype=logits.dtype).view_as(logits)).sin().sum()
 
 
 def run_both(library, plain, is_real, seed=3):
-    """Both models along the edges that the library draws: logits and L_s of each, and the reference's layers."""
+    """Runs both models along the edges that the library draws; returns their logits and L_s, and layers."""
     theirs = library(ids(), is_real, generator=torch.Generator().manual_seed(seed), return_edges=True)
     masks = [layer.edges.to_dense() for layer in theirs.attention]
     logits, layers = plain(ids(), is_real, masks)
@@ -83,7 +83,7 @@ def test_the_library_gives_the_same_values_and_gradients(variant, is_real):
         expected_density = layer.probability.sum((2, 3)) / n_pairs
         torch.testing.assert_close(attended.expected_density, expected_density, rtol=0, atol=1e-12)
     density = layers[0].density.detach()[:2].mean()
-    assert 0.01 < density < 0.6 if variant != "empty" else density == 0  # what is compared is neither all nor nothing
+    assert 0.01 < density < 0.6 if variant != "empty" else density == 0  # the compared masks are neither full nor empty
     for logits, penalty in (ours, expected):
         (loss_of(logits) + 3 * penalty).backward()
     expected = {name: parameter.grad for name, parameter in plain.named_parameters()}
@@ -94,11 +94,11 @@ def test_the_library_gives_the_same_values_and_gradients(variant, is_real):
         assert expected["encoder.blocks.0.attention.attention.clusters"].abs().max() > 1e-6
 
 
-# --- its own masks -------------------------------------------------------------------------------------------------
+# --- the masks that the reference draws -------------------------------------------------------------------------------
 
 
 def draw_masks(n_draws=20_000, *, is_training=True, **settings):
-    """Masks of one sequence whose last token is padding, the edge probabilities, and the pairs of real tokens."""
+    """Returns masks of one sequence whose last token is padding, edge probabilities, and the pairs of real tokens."""
     _, plain = make_pair(**settings)
     attention = plain.encoder.blocks[0].attention.train(is_training)
     x = torch.randn(1, 5, SIZES["d_model"], generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -142,5 +142,5 @@ def test_without_a_generator_the_global_one_is_used_and_masks_differ_between_lay
 def test_it_draws_every_pair_independently(judge):
     masks, probability, _ = draw_masks(60_000, offset=1.0)
     cells, p = masks[:, :, :4, :4].reshape(len(masks), -1), probability[:, :4, :4].ravel() + 0.01
-    middle = abs(p - 0.5).argsort()[:4]  # of all heads, so that every pattern is common enough for a chi-square
+    middle = abs(p - 0.5).argsort()[:4]  # from all heads, so every pattern is frequent enough for a chi-square test
     judge(pair_p_values(cells, p), pattern_p_value(cells[:, middle], p[middle]))

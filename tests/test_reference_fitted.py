@@ -1,4 +1,4 @@
-"""The library's fitted attention against the plain one: output, auxiliary loss and every gradient."""
+"""Compares the library's fitted attention with the plain one: output, auxiliary loss and every gradient."""
 
 import math
 
@@ -17,11 +17,11 @@ def both(is_training, backend="auto", causal=False):
     torch.manual_seed(3)
     settings = dict(n_clusters=CLUSTERS, edges_per_query=6.0, causal=causal)
     layer = sbmt.build_attention("sbm", preset="fitted", d_head=D, n_heads=HEADS, backend=backend, **settings)
-    with torch.no_grad():  # starting values hide errors
+    with torch.no_grad():  # initial values would hide errors
         layer.log_rate.copy_(torch.tensor([-2.0, -0.5, 0.3]))
         layer.sink.copy_(torch.tensor([0.4, -1.0, 2.0]))
     x = tokens(heads=HEADS, n=N, d=D)
-    layer(x, x, x)  # its first step: rates start from c/n
+    layer(x, x, x)  # the first step, in which rates start from c/n
     assert layer.log_start == pytest.approx(math.log(6 / ((N + 1) / 2 if causal else N)))
     plain = FittedAttention(D, HEADS, CLUSTERS, edges_per_query=6.0, causal=causal)
     plain.load_state_dict(layer.state_dict())
@@ -72,4 +72,4 @@ def test_the_plain_version_draws_its_own_mask():
     p = layer.block_model(x, x).expected_mask().masked_fill(torch.eye(N, dtype=torch.bool), 1.0)
     mask = layer(x, x, x, generator=seeded(), return_edges=True).edges.to_dense()
     spread = (p * (1 - p)).sum().sqrt()
-    assert abs(mask.double().sum() - p.sum()) < 5.5 * spread  # 4e-8 of false alarm
+    assert abs(mask.double().sum() - p.sum()) < 5.5 * spread  # false-alarm rate 4e-8

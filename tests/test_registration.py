@@ -1,4 +1,4 @@
-"""An attention from a module of the user's on the command line, and a sampler of theirs in the tests of ours."""
+"""Tests a user's attention mechanism on the command line, and a user's sampler in the library's tests."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def run(folder, line, plugins="plugin_of_a_test"):
 
 
 def test_an_attention_from_outside_is_trained_and_evaluated(tmp_path, monkeypatch):
-    """The process that measures memory is a new one, which has to load the plugin too."""
+    """Memory is measured in a new process, which also has to load the plugin."""
     (tmp_path / "plugin_of_a_test.py").write_text(MODULE)
     monkeypatch.setenv("SBMT_CACHE", str(tmp_path / "cache"))
     prepare(toy_source("listops", name=REDUCED["listops"].data_name), tmp_path / "cache")

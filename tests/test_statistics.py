@@ -1,4 +1,4 @@
-"""Checks of the checks: what their p-values promise, and how often they all together cry wolf."""
+"""Tests the statistics themselves: their p-values, and the false alarms of all tests together."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The oracle of all attention tests: one row after the other, in the order of the definition."""
+"""The oracle of all attention tests, which computes one row after the other, following the definition."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -10,12 +10,12 @@ from sbmt.graph.edges import EdgeList
 
 
 def attend_row_by_row(query, key, value, mask, gate=None, gate_rule="score", scale=None, **more):
-    """Softmax over each row's edges; ``gate`` and ``scale`` are read in the order in which the rows are walked."""
+    """Returns the softmax over each row's edges. ``gate`` and ``scale`` are listed in the order of the rows."""
     return attend_and_weigh(query, key, value, mask, gate, gate_rule, scale, **more)[0]
 
 
 def attend_and_weigh(query, key, value, mask, gate=None, gate_rule="score", scale=None, bias=None, sink=None):
-    """The same, with a bias for each edge and a sink for each head; and the weights, before they are scaled."""
+    """Returns the values and unscaled weights, with a bias for each edge and a sink for each head."""
     out, everywhere, used = [], [query.new_empty(0)], 0
     for b, h, i in product(*(range(size) for size in query.shape[:3])):
         keys = [j for j in range(key.shape[2]) if mask[b, h, i, j]]
@@ -35,7 +35,7 @@ def attend_and_weigh(query, key, value, mask, gate=None, gate_rule="score", scal
 
 @dataclass
 class Case:
-    """Inputs of an attention, float64 leaves, with rows that have no edge."""
+    """Returns inputs of an attention layer as float64 leaves, with some rows that have no edge."""
 
     query: Tensor
     key: Tensor
@@ -56,7 +56,7 @@ def make_case(batch, heads, n_queries, n_keys, d, d_value, density=0.4, seed=0, 
         return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
     mask = torch.rand(batch, heads, n_queries, n_keys, generator=generator) < density
-    mask[:, :, -1] |= skewed  # the last query has every edge, and more than all others together
+    mask[:, :, -1] |= skewed  # the last query has every edge, more than all other queries together
     mask[:, :, 0] = False  # the first query never has an edge
     query_mask = key_mask = None
     if padded:

@@ -1,4 +1,4 @@
-"""Every backend computes what the row loop computes, and has its gradients."""
+"""Compares the values and gradients of every backend with the row loop."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ CASES = {
     "skewed": dict(batch=2, heads=1, n_queries=4, n_keys=9, d=3, d_value=2, density=0.2, seed=8, skewed=True),
     "very skewed": dict(batch=1, heads=2, n_queries=30, n_keys=40, d=3, d_value=2, density=0.02, skewed=True),
 }
-USED = {  # the gate's rule, and whether there are a gate, a bias, a sink and dropout
+USED = {  # the gate rule, and whether there are a gate, a bias, a sink and dropout
     "none": ("score", False, False, False, False),
     "gate": ("score", True, False, False, False),
     "gate of weights": ("weight", True, False, False, False),
@@ -38,19 +38,19 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 
 @pytest.fixture(autouse=True)
 def slots_anywhere(monkeypatch):
-    """The backend ``gpu`` is plain PyTorch, which runs on any device under another name."""
+    """Uses the backend ``gpu`` on any device, since it is plain PyTorch under another name."""
     monkeypatch.setattr(dispatch, "BACKENDS", dispatch.BACKENDS | {"slots": slots.attend_in_slots})
 
 
 def leaves_of(case):
-    """Query, key, value and gate, a bias for each edge, and a sink for each head."""
+    """Returns query, key, value, gate, a bias for each edge, and a sink for each head."""
     generator, sizes = seeded(), (case.edges.n_edges, case.edges.shape[1])
     terms = (2 * torch.randn(n, generator=generator, dtype=torch.float64) for n in sizes)
     return [*case.leaves, *(x.requires_grad_() for x in terms)]
 
 
 def gradients(found, leaves):
-    """Of sums over values and weights."""
+    """Returns the gradients of weighted sums of values and weights."""
     loss = sum(map(weighted_sum, found))
     if not loss.requires_grad:  # without edges
         loss = loss + 0 * sum(leaf.sum() for leaf in leaves)
@@ -63,7 +63,7 @@ def assert_close(found, expected, tolerance=1e-10):
 
 
 def attend(leaves, used, edges, backend, **options):
-    """Values and weights; a backend of None stands for the row loop."""
+    """Returns values and weights. A backend of None stands for the row loop."""
     gate_rule, *has_terms, is_dropped = USED[used]
     gate, bias, sink = (x if is_there else None for x, is_there in zip(leaves[3:], has_terms, strict=True))
     options |= dict(gate_rule=gate_rule, bias=bias, sink=sink)
@@ -103,7 +103,7 @@ def test_values_and_weights_have_separate_gradients(backend):
     ("size", "gate_rule"), [(-torch.inf, "score"), (-1e3, "weight"), (1e3, "score"), (1e30, "weight")]
 )
 def test_sinks_and_scores_of_any_size(size, gate_rule, backend):
-    """A sink far below all scores is none, one far above them leaves nothing, and neither makes a NaN."""
+    """A sink far below all scores has no effect, one far above them leaves no weight, and neither causes a NaN."""
     case = make_case(batch=1, heads=1, n_queries=3, n_keys=5, d=4, d_value=3, density=0.6)
     big = [(30 * t.detach()).requires_grad_() for t in (case.query, case.key)]
     leaves = [*big, case.value, case.gate, torch.full((1,), size, dtype=torch.float64, requires_grad=True)]
@@ -116,7 +116,7 @@ def test_sinks_and_scores_of_any_size(size, gate_rule, backend):
         assert (without[0][case.mask.any(-1)].abs().sum(-1) > 0).all()
         if size <= -1e3 and tokens is not big:
             assert_close(found, without, 0)
-        if size == 1e30 or (size == 1e3 and tokens is not big):  # up to the smallest number that is not denormal
+        if size == 1e30 or (size == 1e3 and tokens is not big):  # down to the smallest normal number
             assert all((x.abs() < 1e-300).all() for x in (*found, *grads))
     assert (found[0][~case.mask.any(-1)] == 0).all()
 
@@ -124,7 +124,7 @@ def test_sinks_and_scores_of_any_size(size, gate_rule, backend):
 @backends
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_types(dtype, backend):
-    """Values have their inputs' type; weights, which sum to one at most, at least that of 32 bits."""
+    """Values have the type of the inputs. Weights, which sum to at most one, have at least 32 bits."""
     case = make_case(**CASES["bipartite"])
     *tokens, gate, bias, sink = leaves_of(case)
     tokens = [t.detach().to(dtype) for t in tokens]

@@ -1,4 +1,4 @@
-"""Dropout removes single edges, as many as asked for, and keeps the mean; test_backends has what each backend does."""
+"""Dropout removes single edges at the requested rate and keeps the mean; test_backends compares backends."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from tests.statistics import binomial_p_values
 
 
 def attention_matrix(case, **arguments):
-    """The weights themselves: values that are unit vectors read them off."""
+    """Returns the weights, which can be read from the output if the values are unit vectors."""
     batch, heads, _, n_keys = case.edges.shape
     unit = torch.eye(n_keys, dtype=torch.float64).expand(batch, heads, -1, -1)
     return edge_attention(case.query.detach(), case.key.detach(), unit, case.edges, **arguments)
@@ -47,7 +47,7 @@ seeds = st.one_of(st.sampled_from([0, -1, -(1 << 63), (1 << 63) - 1, 1 << 32]), 
 
 @given(seeds, st.integers(0, 40), st.integers(0, (1 << 31) - 1), st.integers(0, 3), st.integers(0, WORD - 1))
 def test_uniforms_equal_those_of_the_plain_twin(seed, row, key, head, example):
-    """One for each edge, by its address; the only edge is one of the last head's."""
+    """Each edge has one decision, determined by its address; here the only edge belongs to the last head."""
     row_ptr = torch.zeros(4 * 41 + 1, dtype=torch.int64)
     row_ptr[head * 41 + row + 1 :] = 1
     found = cell_uniforms(row_ptr, torch.tensor([key]), seed, example, 41, 4)
@@ -86,7 +86,7 @@ def test_half_a_batch_drops_the_same_cells_as_the_whole_batch():
 
 @pytest.mark.statistical(share=0.001)
 def test_cells_drop_independently_of_each_other(judge):
-    """Neighbouring cells of a row, a column, a head and a batch are kept together as often as independence says."""
+    """Neighbouring cells of a row, a column, a head and a batch are kept together as often as if independent."""
     case = make_case(batch=8, heads=8, n_queries=32, n_keys=32, d=2, d_value=1, density=1.0)
     case.edges = EdgeList.from_dense(torch.ones(8, 8, 32, 32, dtype=torch.bool))
     is_kept = attention_matrix(case, dropout=0.5, generator=seeded()) > 0

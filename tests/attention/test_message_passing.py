@@ -1,4 +1,4 @@
-"""The message-passing layer by itself, on graphs that no EdgeList describes."""
+"""Tests the message-passing layer by itself, on graphs that no EdgeList can describe."""
 
 import copy
 
@@ -16,7 +16,7 @@ N_SOURCES, N_TARGETS, D, D_VALUE = 9, 6, 4, 3
 
 
 def bipartite_graph(n_edges=20):
-    """Queries, keys and values as leaves, and distinct edges in no order; targets 0 and 4 have no neighbour."""
+    """Returns queries, keys and values as leaves, and distinct unordered edges. Targets 0 and 4 have no neighbour."""
     generator, sizes = seeded(), ((N_TARGETS, D), (N_SOURCES, D), (N_SOURCES, D_VALUE))
     leaves = [torch.randn(size, generator=generator, dtype=torch.float64).requires_grad_() for size in sizes]
     cells = torch.randperm(N_SOURCES * N_TARGETS, generator=generator)[:n_edges]
@@ -41,7 +41,7 @@ def test_equals_the_row_loop_with_gradients(gate_rule):
 
 
 def test_inside_a_graph_network():
-    """Two rounds of self-attention over a directed ring: each node reads its predecessor only."""
+    """Two rounds of self-attention over a directed ring, where each node reads only its predecessor."""
     ring = torch.stack([torch.arange(5), (torch.arange(5) + 1) % 5])
     model = Sequential(
         "x, edge_index",

@@ -1,4 +1,4 @@
-"""What the tests of baselines share: masked inputs, and the comparison with a slow twin."""
+"""Inputs with masks for the tests of baselines, and the comparison with a slow reference."""
 
 import pytest
 import torch
@@ -12,13 +12,13 @@ masked = pytest.mark.parametrize("hides_keys, hides_queries", [(k, q) for k in (
 
 
 def same_values_and_gradients(first, second, leaves, atol=1e-10):
-    """Two ways to compute the same values have the same gradients too."""
+    """Checks that two ways to compute the same values also have the same gradients."""
     torch.testing.assert_close(first, second, rtol=0, atol=atol)
     assert_same_gradients(first, second, leaves, rtol=0, atol=atol)
 
 
 def check_against_twin(layer, twin, hides_keys, hides_queries, atol=1e-10):
-    """Values and gradients are those of ``twin(query, key, value, mask)``, edges and densities those of the mask."""
+    """Checks values and gradients against ``twin(query, key, value, mask)``, and edges and densities against a mask."""
     inputs = [tokens(3, 2, n, d, seed=n + d, dtype=torch.float64).requires_grad_() for n, d in ((5, 4), (6, 4), (6, 3))]
     query_mask, key_mask = (torch.arange(n).expand(3, n) < LENGTHS for n in (5, 6))  # the second example is all padding
     masks = dict(query_mask=query_mask if hides_queries else None, key_mask=key_mask if hides_keys else None)

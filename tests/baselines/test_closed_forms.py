@@ -1,4 +1,4 @@
-"""Full, linear, Linformer's and Performer's attention against slow twins that write their definition down."""
+"""Compares full, linear, Linformer and Performer attention with slow implementations of their definitions."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_full_attention_is_the_row_loop(hides_keys, hides_queries):
 
 
 def quadratic_form(query, key, value, mask):
-    """Weights φ(q)·φ(k) as a dense matrix; rows without a key are zero."""
+    """Returns the weights φ(q)·φ(k) as a dense matrix, with zeros in rows without a key."""
     query_features, key_features = (torch.nn.functional.elu(x) + 1 for x in (query, key))
     weights = query_features @ key_features.mT * mask
     total = weights.sum(-1, keepdim=True)
@@ -30,7 +30,7 @@ def test_linear_attention_equals_its_quadratic_form(hides_keys, hides_queries):
 
 
 def over_mixtures(query, key, value, mask, projection):
-    """Softmax over mixtures of keys, for one example, head and query after the other."""
+    """Computes the softmax over mixtures of keys, for one example, head and query at a time."""
     out = torch.zeros(*query.shape[:3], value.shape[3], dtype=query.dtype)
     for b, h, i in mask.any(-1).nonzero().tolist():
         real = mask[b, h, i].nonzero()[:, 0].tolist()
@@ -43,7 +43,7 @@ def over_mixtures(query, key, value, mask, projection):
 
 @masked
 def test_linformer_attends_to_mixtures_of_keys(hides_keys, hides_queries):
-    """Shorter inputs use the projection's first columns."""
+    """Shorter inputs use the first columns of the projection."""
     layer = LinformerAttention(4, 2, n_positions=9, n_projected=3).double()
     torch.nn.init.normal_(layer.projection)  # far from uniform, as after training
     check_against_twin(layer, lambda *case: over_mixtures(*case, layer.projection), hides_keys, hides_queries)
@@ -53,7 +53,7 @@ def test_linformer_attends_to_mixtures_of_keys(hides_keys, hides_queries):
 
 
 def performer_form(query, key, value, mask, features):
-    """The weights mean_w exp(w·x - ‖x‖²/2) exp(w·y - ‖y‖²/2), with x = q / d^¼ and y = k / d^¼, as a dense matrix."""
+    """Returns the weights mean_w exp(w·x - ‖x‖²/2) exp(w·y - ‖y‖²/2), with x = q / d^¼ and y = k / d^¼."""
     x, y = (t[..., None, :] / t.shape[-1] ** 0.25 for t in (query, key))
     exponents = [(t * features).sum(-1) - t.square().sum(-1) / 2 for t in (x, y)]  # batch heads n n_features
     scores = (exponents[0][:, :, :, None] + exponents[1][:, :, None]).logsumexp(-1)  # batch heads n_queries n_keys
@@ -70,14 +70,14 @@ def test_performer_is_the_quadratic_form(n_features, hides_keys, hides_queries):
 
 @pytest.mark.statistical(share=0.001)
 def test_the_kernel_is_estimated_without_bias(judge):
-    """Every row of a block of orthogonal features alone has mean exp(q·k / √d), and the variance of a normal vector's.
+    """Each row of a block of orthogonal features has mean exp(q·k / √d) and the variance of a normal vector's.
 
     With z = x + y the estimate is exp(w·z - ‖z‖²/2 + x·y), so its variance is exp(2 x·y) (exp(‖z‖²) - 1).
     """
     n_blocks, d_head = 50_000, 4
     torch.manual_seed(0)
     query, key = torch.randn(2, 3, d_head, dtype=torch.float64) / 2
-    key = torch.cat([key, -query[:1]])  # opposites: z = 0, the estimate is certain
+    key = torch.cat([key, -query[:1]])  # opposites: z = 0, so the estimate has no variance
     layer = PerformerAttention(d_head, 1, n_features=n_blocks * d_head).double()
     query_features, key_features = (
         layer.log_features(x).exp().view(-1, n_blocks, d_head) * (n_blocks * d_head) ** 0.5 for x in (query, key)
@@ -99,7 +99,7 @@ def test_features_have_uniform_directions_and_the_lengths_of_normal_vectors(judg
     torch.manual_seed(0)
     rows = sample_orthogonal_features(d_head * n_blocks, d_head).view(n_blocks, d_head, d_head)
     lengths = rows.norm(dim=-1)
-    coordinates = rows / lengths[..., None]  # on the sphere in three dimensions each one is uniform on [-1, 1]
+    coordinates = rows / lengths[..., None]  # on a sphere in three dimensions, each coordinate is uniform on [-1, 1]
     uniform = [stats.kstest(coordinates[:, r, c], "uniform", (-1, 2)).pvalue for r in range(3) for c in range(3)]
     chi = [stats.kstest(lengths[:, row], "chi", (d_head,)).pvalue for row in range(d_head)]
     independent = [stats.pearsonr(lengths[:, a], lengths[:, b]).pvalue for a, b in ((0, 1), (0, 2), (1, 2))]
@@ -120,7 +120,7 @@ def test_features_are_orthogonal_within_a_block_and_not_beyond(n_features, d_hea
 
 @pytest.mark.parametrize("scale, sign", [(10.0, 1), (1000.0, -1)])
 def test_queries_and_keys_whose_features_do_not_overlap(sign, scale):
-    """Scores up to ±1e6 where products of features underflow: the quadratic form in logarithms is still met."""
+    """Scores reach ±1e6, where products of features underflow, so the quadratic form is computed in logarithms."""
     query, key, value = (tokens(n=5, seed=seed, dtype=torch.float64) for seed in (1, 2, 3))
     query[..., 0], key[..., 0] = scale, sign * scale
     inputs = [query.requires_grad_(), key.requires_grad_(), value.requires_grad_()]

@@ -1,4 +1,4 @@
-"""What baselines do, besides what the conformance kit asks of every attention."""
+"""Tests baselines beyond the checks of the conformance kit."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_extreme_inputs_stay_finite(kind, scale):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", SIZES)
 def test_number_types(kind, dtype):
-    """In 16 bits at most the output is rounded, except by full attention, Linformer and the attention along edges."""
+    """With 16-bit inputs, only the output is rounded, except by full attention, Linformer and edge attention."""
     x, layer = tokens(dtype=dtype).requires_grad_(), build(kind)
     found, exact = layer(x, x, x, generator=seeded()), layer(*[x.detach().double()] * 3, generator=seeded()).values
     assert found.values.dtype == dtype
@@ -111,7 +111,7 @@ def test_inputs_that_do_not_fit_the_layer_are_refused():
 def test_where_a_token_is_query_and_key_at_once():
     x, layer, mask = tokens(n=5), build(ReformerAttention), torch.ones(2, 5, dtype=torch.bool)
     other = mask & (torch.arange(5) < 3)
-    layer(x, x, x, query_mask=mask)  # None means all real, and that is what it says
+    layer(x, x, x, query_mask=mask)  # None means that all tokens are real
     with pytest.raises(SbmtError, match="the same tokens.*5 queries and 4 keys"):
         layer(x, x[:, :, :4], x[:, :, :4])
     for masks in (dict(query_mask=mask, key_mask=other), dict(key_mask=other), dict(query_mask=other)):

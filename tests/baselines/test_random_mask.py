@@ -1,4 +1,4 @@
-"""A random mask has the density asked for, knows nothing, and is fresh in every call."""
+"""A random mask has the requested density, ignores the inputs, and is drawn anew in every call."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ KEY_MASK = torch.arange(N) < torch.tensor([[N], [6], [N], [0]])  # nowhere, at t
 
 
 def law(mask_density, window, query_mask, key_mask):
-    """Every pair's probability."""
+    """Returns the probability of every pair."""
     is_near = (torch.arange(N)[:, None] - torch.arange(N)).abs() <= (-1 if window is None else window / 2)
     return torch.where(is_near, torch.ones((), dtype=torch.float64), mask_density) * (query_mask[:, None] & key_mask)
 

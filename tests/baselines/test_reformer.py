@@ -1,4 +1,4 @@
-"""Reformer's attention is what its paper says, token by token."""
+"""Compares Reformer's attention, token by token, with the definition in its paper."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ SELF_PENALTY = 5e4
 
 
 def pairs_token_by_token(bucket, real, n_chunk):
-    """For one graph and round: the set of keys of every real token, itself left out."""
+    """Returns, for one graph and round, the set of keys of every real token except the token itself."""
     order = sorted((token for token in range(len(bucket)) if real[token]), key=lambda token: (bucket[token], token))
     chunks = [order[start : start + n_chunk] for start in range(0, len(order), n_chunk)]
     found = {}
@@ -26,7 +26,7 @@ def pairs_token_by_token(bucket, real, n_chunk):
 
 
 def attend_token_by_token(query, value, bucket, real, n_chunk):
-    """The original's formula, with its log-multiplicities and its penalty on self-attention; and the mask."""
+    """Computes the original formula, with its log-multiplicities and self-attention penalty, and the mask."""
     batch, heads, n, _ = query.shape
     mask = torch.zeros(batch, heads, n, n, dtype=torch.bool)
     values = torch.zeros(batch, heads, n, value.shape[-1], dtype=value.dtype)
@@ -54,7 +54,7 @@ def attend_token_by_token(query, value, bucket, real, n_chunk):
 
 @pytest.mark.parametrize("n, n_hashes, n_buckets", [(13, 3, None), (3, 3, None), (12, 4, 1), (12, 2, 3), (9, 2, 30)])
 def test_it_is_the_loop_over_tokens(n, n_hashes, n_buckets, monkeypatch):
-    """Given these buckets, or its own; also where chunks do not divide the length, and padding is not a number."""
+    """Tests given and computed buckets, lengths that are no multiple of the chunks, and NaN at padding."""
     seen, hash_tokens = [], reformer.hash_tokens
 
     def hash_and_keep(x, *inputs):
@@ -67,10 +67,10 @@ def test_it_is_the_loop_over_tokens(n, n_hashes, n_buckets, monkeypatch):
     real = torch.rand(4, n, generator=seeded(3)) < torch.tensor([[1.0], [0.7], [0.3], [0.0]])
     dirty = [x.masked_fill(~real[:, None, :, None], torch.nan) for x in (query, value)]
     layer = ReformerAttention(4, 2, n_hashes=n_hashes, n_chunk=4)
-    key = torch.rand(4, 2, n, 4)  # nobody looks at it
+    key = torch.rand(4, 2, n, 4)  # this position is never read
     out = layer(dirty[0], key, dirty[1], query_mask=real, key_mask=real, return_edges=True)
     loop, mask = attend_token_by_token(query, value, seen[0][..., :n], real, min(n, 4))
-    assert 0 < mask[0].sum() and (n < 13 or mask[0].sum() < n * n)  # of 2 n²: hashing does leave something out
+    assert 0 < mask[0].sum() and (n < 13 or mask[0].sum() < n * n)  # of 2 n², so hashing leaves pairs out
     same_values_and_gradients(out.values, loop, [query, value])
     assert torch.equal(out.edges.to_dense(), mask)
     torch.testing.assert_close(out.density, mask.sum((2, 3)) / real.sum(1).square().clamp(min=1)[:, None])

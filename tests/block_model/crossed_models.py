@@ -9,20 +9,20 @@ BATCH, HEADS, N, M, GROUPS, SIZE = 2, 3, 9, 11, 2, 3
 
 
 def twin(logits):
-    """The softmax over each partition in which all but the two largest logits are −∞; one partition after the other."""
+    """Returns the softmax over each partition of the two largest logits; the partitions are concatenated."""
     logits = logits.movedim(-1, 2)  # batch heads n partitions size
     least = logits.topk(min(2, logits.shape[-1]), -1).values[..., -1:]
     return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)
 
 
 def padding(n_keys=M):
-    """The second example has four real queries, the first 6 real keys fewer than there are."""
+    """Returns masks where the second example has four real queries, and 6 real keys fewer than the first."""
     lengths = torch.tensor([[N], [4]]), torch.tensor([[n_keys - 5], [n_keys]])
     return [torch.arange(n) < length for n, length in zip((N, n_keys), lengths, strict=True)]
 
 
 def leaves_of(n_keys=M, size=SIZE, scale=1.0, seed=5):
-    """Logits of queries and keys, and asymmetric blocks."""
+    """Returns logits of queries and keys, and asymmetric blocks."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(BATCH, HEADS, 2 * GROUPS, size, n) for n in (N, n_keys)]
     logits = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
@@ -37,7 +37,7 @@ def crossed_model(leaves=None, is_padded=False, **sizes):
 
 
 def dense_model(leaves, is_padded=False):
-    """The same model as Kronecker blocks and memberships in pairs of parts."""
+    """Returns the same model with Kronecker blocks and memberships in pairs of parts."""
     query, key, blocks = leaves
 
     def in_pairs(logits):

@@ -1,4 +1,4 @@
-"""Block models of crossed partitions are the dense model of the same memberships, at other cost."""
+"""Compares block models of crossed partitions with dense models of the same memberships."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ from tests.gradients import assert_same_gradients
 
 @pytest.fixture(params=["compiled", "torch"])
 def route(request, monkeypatch):
-    """By compiled loops, or by torch, as on other devices."""
+    """Uses compiled loops, or torch as on other devices."""
     if request.param == "torch":
         monkeypatch.setattr(crossed, "can_run_on", lambda device: False)
 
@@ -118,7 +118,7 @@ def test_results_without_gradients_do_not_detach_later_ones():
 
 
 def with_blocks(value):
-    """A model whose blocks have this value everywhere."""
+    """Returns a model whose blocks all have the given value."""
     query, key, blocks = leaves_of()
     return crossed_model([query, key, torch.full_like(blocks, value)])
 

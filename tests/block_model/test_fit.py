@@ -1,4 +1,4 @@
-"""The density of drawn edges and its penalty, and the fit by likelihood, against dense twins."""
+"""Tests the density of drawn edges, its penalty and the likelihood fit against dense implementations."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ N, DELTA = 12, 0.05
 
 
 def edges_of_three_examples():
-    """Differing numbers of real pairs; the last example has none."""
+    """Returns masks with different numbers of real pairs; the last example has none."""
     query_mask = torch.tensor([[True] * 4, [True, True, False, False], [False] * 4])
     mask = torch.rand(3, 2, 4, 5, generator=torch.Generator().manual_seed(1)) < 0.5
     return EdgeList.from_dense(mask & query_mask[:, None, :, None], query_mask)
@@ -52,7 +52,7 @@ def test_the_penalty_is_a_mean_of_means_over_examples_heads_layers(kind, expecte
 
 
 def likelihood(rate, is_drawn, attention, real, c, exploration, window):
-    """The loss pair by pair, from dense arrays."""
+    """Computes the loss pair by pair from dense arrays."""
     place = torch.arange(rate.shape[-1])
     is_certain = (place[:, None] - place).abs() <= (-1 if window is None else window / 2)
     attention = attention * (is_drawn & ~is_certain)
@@ -101,7 +101,7 @@ def test_the_best_common_rate_is_c_times_the_attention_of_a_pair(exploration):
 
 
 def test_a_rate_of_zero_gets_no_infinite_gradient():
-    """As a warm-up may meet it, which attends to pairs that the block model rules out."""
+    """Returns attention to pairs that the block model excludes, which can occur in a warm-up."""
     one = torch.ones(1, 1, 1, 1)
     model = BlockModel(one, one[0], one, link="poisson")
     edges = EdgeList.from_dense(torch.ones(1, 1, 1, 1, dtype=torch.bool))

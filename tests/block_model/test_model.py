@@ -1,4 +1,4 @@
-"""The block model against explicit loops: probabilities, their gradients, densities, shapes and dtypes."""
+"""Compares the block model with explicit loops: probabilities, their gradients, densities, shapes and dtypes."""
 
 import math
 
@@ -21,7 +21,7 @@ PADDED = [torch.arange(n) < torch.tensor([[n], [n - 1]]) for n in (5, 7)]
 
 
 def plain_expected_mask(model, exploration):
-    """Equation 8 pair by pair, on Python floats."""
+    """Computes equation 8 pair by pair, with Python floats."""
     batch, heads, n, m = model.shape
     out = torch.zeros(model.shape, dtype=torch.float64)
     for b, h, i, j in torch.cartesian_prod(*map(torch.arange, (batch, heads, n, m))).tolist():
@@ -34,7 +34,7 @@ def plain_expected_mask(model, exploration):
 
 
 def with_leaves(model):
-    """The same model, made from tensors that collect gradients."""
+    """Builds the same model from tensors that require gradients."""
     leaves = [t.clone().requires_grad_() for t in (model.query_membership, model.block_matrix, model.key_membership)]
     return BlockModel(*leaves, model.query_mask, model.key_mask, link=model.link), leaves
 
@@ -49,10 +49,10 @@ def test_expected_mask_equals_the_explicit_loop(link, scale, exploration):
     model = random_model(link=link, scale=scale, masks=PADDED)
     expected = plain_expected_mask(model, exploration)
     assert torch.allclose(model.expected_mask(exploration), expected, rtol=1e-12)
-    assert (expected == 1).any() == (scale == 5.0)  # the clamp is met exactly where it should be
+    assert (expected == 1).any() == (scale == 5.0)  # values are clamped exactly where they should be
 
 
-@pytest.mark.parametrize("p", [0.1, 1.0])  # few edges are gathered, many are read from all pairs
+@pytest.mark.parametrize("p", [0.1, 1.0])  # few edges are gathered; many are read from the dense matrix
 @pytest.mark.parametrize(("link", "scale", "exploration"), LAWS)
 def test_edge_probability_is_the_expected_mask_at_the_edges(link, scale, exploration, p):
     model, leaves = with_leaves(random_model(link=link, scale=scale, masks=PADDED))
@@ -71,7 +71,7 @@ def test_expected_density_is_the_mean_of_the_expected_mask(link, scale, explorat
     n_pairs = model.n_pairs[:, None]
     if link == "bilinear":
         expected = model.expected_mask().sum((2, 3)) / n_pairs + exploration
-        expected = expected - (expected - 1).clamp(min=0).detach()  # at most 1, but with the gradient
+        expected = expected - (expected - 1).clamp(min=0).detach()  # clamped to 1, but with the gradient
     else:
         expected = model.expected_mask(exploration).sum((2, 3)) / n_pairs
     found = model.expected_density(exploration)
@@ -162,7 +162,7 @@ def test_extra_keys_cost_edges_in_proportion_to_n_and_are_at_most_half_of_all_pa
 
 
 def parts(**changed):
-    """Arguments of a small valid block model, some of them replaced."""
+    """Returns the arguments of a small valid block model, some of them replaced."""
     half = {"query_membership": (2, 3, 4, 2), "block_matrix": (3, 2, 2), "key_membership": (2, 3, 5, 2)}
     valid = {name: torch.full(shape, 0.5) for name, shape in half.items()}
     return valid | changed

@@ -1,4 +1,4 @@
-"""What reweighting and the density make of drawn edges, as statistics."""
+"""Statistical tests of reweighting, and of the density of drawn edges."""
 
 import pytest
 import torch
@@ -10,12 +10,12 @@ from sbmt.samplers import law_of
 
 N, HEADS, DRAWS, DELTA = 12, 2, 6000, 0.05
 DRAWN = [("poisson", "exact"), ("bilinear", "exact"), ("bilinear", "fastrg")]
-LIMIT = 6.5  # of |z|: 8e-11 for each of some hundred cells, so less than 1e-7 for each test
+LIMIT = 6.5  # bound on |z|: 8e-11 for each of about a hundred cells, so less than 1e-7 per test
 BLOCK = torch.tensor([[0.9, 0.02, 0.3], [0.1, 0.4, 0.05], [0.0, 0.6, 0.2]], dtype=torch.float64)  # not symmetric
 
 
 def repeated_model(link="poisson"):
-    """One block model as many examples, each with memberships of its own to differentiate by."""
+    """Repeats one block model as many examples, whose memberships are differentiated separately."""
     generator = torch.Generator().manual_seed(5)
     memberships = (torch.rand(1, HEADS, N, 3, generator=generator, dtype=torch.float64) for _ in range(2))
     query, key = (m.repeat(DRAWS, 1, 1, 1).requires_grad_() for m in memberships)
@@ -23,7 +23,7 @@ def repeated_model(link="poisson"):
 
 
 def largest_z(draws, expected):
-    """Of the mean over draws (first dimension), cell by cell."""
+    """Returns z-scores of the mean over draws (first dimension), cell by cell."""
     error = draws.std(0) / len(draws) ** 0.5
     return ((draws.mean(0) - expected).abs() / error.clamp(min=1e-12)).max()
 
@@ -88,7 +88,7 @@ def test_padding_does_not_count_in_the_estimated_density():
     real = torch.arange(N) < torch.tensor([[N], [5], [0]])
     edges = EdgeList.from_dense((real[:, None] & real[:, :, None])[:, None], real, real)
     rate = torch.full((edges.n_edges,), 0.25)
-    _, density = weigh_edges(edges, rate, "bilinear", "bilinear", 0.25, None)  # drawn twice as often as they weigh
+    _, density = weigh_edges(edges, rate, "bilinear", "bilinear", 0.25, None)  # drawn twice as often as weighted
     assert density[:, 0].tolist() == [0.5, 0.5, 0.0]
 
 

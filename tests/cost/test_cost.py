@@ -1,4 +1,4 @@
-"""Counted products against torch's own counter, to the last one."""
+"""Compares counted products with torch's own counter, exactly."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def encoder(attention="full", vocab_size=9, max_length: int | None = N, **settin
 
 
 def attend_flops(query, key, value, bias, gate, sink, scale, row_ptr, keys, *rest, out_shape=None, **_):
-    """What the compiled loop does: torch cannot look inside, but it sees how many edges go in."""
+    """Counts the work of the compiled loop, of which torch sees only the number of edges."""
     return 2 * keys[0] * (key[3] + value[3])
 
 
@@ -57,7 +57,7 @@ def rate_flops(query_part, query, blocks, part, weight, row_ptr, keys, *rest, ou
 
 
 def draw_flops(query_part, query, blocks, *rest, out_shape=None, **_):
-    """Tables that lead from parts to parts."""
+    """Returns tables that map parts to parts."""
     return 2 * query[0] * query[1] * blocks[1] * blocks[2] ** 3
 
 
@@ -66,7 +66,7 @@ def choice_flops(clusters, tokens, n_partitions, out_shape=None, **_):
 
 
 def flops_by_torch(model, *inputs):
-    """Without the fused kernel, which torch's counter does not know on the CPU; and the model's output."""
+    """Disables the fused kernel, which torch's counter does not support on the CPU; returns the model's output."""
     model.eval().requires_grad_(False)
     ours = torch.ops.sbmt
     compiled = {
@@ -85,7 +85,7 @@ def flops_by_torch(model, *inputs):
 
 @pytest.fixture(autouse=True)
 def attention_along_edges(monkeypatch):
-    """What is counted; masks as dense as some of these would be visited pair by pair."""
+    """Returns the counts. Masks as dense as some of these would otherwise be computed pair by pair."""
     monkeypatch.setattr(dispatch, "DENSE_CELLS", 0)
 
 
@@ -132,11 +132,11 @@ def test_every_attention_of_the_library_is_counted():
 
 
 class Strange(nn.Module):
-    """An attention that nobody has counted."""
+    """An attention mechanism without a cost function."""
 
 
 class Stranger(SBMAttention):
-    """One that changes what it inherits."""
+    """An attention mechanism that overrides an inherited method."""
 
 
 @pytest.mark.bad_input

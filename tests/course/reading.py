@@ -18,10 +18,10 @@ PARTS = ["stub", "check", "hint", "solution"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise; ``parts`` contains the kind and source of each cell, in order."""
+    """An exercise, whose ``parts`` are the kind and source of each cell, in order."""
 
     name: str  # such as 03.1
-    end: int  # the cell after its last
+    end: int  # index of the cell after its last one
     parts: tuple[tuple[str, str], ...]
 
     def __getattr__(self, kind: str) -> str:
@@ -31,7 +31,7 @@ class Exercise:
 
     @property
     def answers(self) -> list[str]:
-        """The names that the learner fills in: those in the stub that have a counterpart in the solution."""
+        """Returns the names that the learner fills in: those in the stub with a counterpart in the solution."""
         solved = stored(self.solution)
         return [name for name in sorted(stored(self.stub)) if f"solution_{name}" in solved]
 
@@ -68,13 +68,13 @@ def scope_of(node: ast.AST) -> symtable.SymbolTable:
 
 
 def bound(node: ast.AST) -> set[str]:
-    """Names that a cell or a statement binds, except those inside its functions."""
+    """Returns the names that a cell or a statement binds, except those inside its functions."""
     symbols = scope_of(node).get_symbols()
     return {x.get_name() for x in symbols if x.is_assigned() or x.is_imported() or x.is_namespace()}
 
 
 def stored(source: str) -> set[str]:
-    """Names that a cell binds, or changes in place by index or attribute."""
+    """Returns the names that a cell binds, or changes in place by index or attribute."""
     tree = ast.parse(source)
     found = bound(tree)
     for node in ast.walk(tree):
@@ -86,19 +86,19 @@ def stored(source: str) -> set[str]:
 
 
 def read(table: symtable.SymbolTable) -> set[str]:
-    """Names of the notebook that are read, also inside functions."""
+    """Returns the notebook's names that are read, including those read inside functions."""
     is_cell = table.get_type() == "module"
     found = {x.get_name() for x in table.get_symbols() if x.is_referenced() and (is_cell or x.is_global())}
     return found.union(*map(read, table.get_children()))
 
 
 def loaded(source: str) -> set[str]:
-    """Names that a cell reads, be it after it binds them itself."""
+    """Returns the names that a cell reads, even if it binds them itself."""
     return read(scope_of(ast.parse(source)))
 
 
 def without_checks(source: str) -> str:
-    """A cell without its assertions, and without loops that only assert."""
+    """Returns a cell without its assertions, and without loops that only assert."""
     tree = ast.parse(source)
     bodies = [(node, getattr(node, "body", [node])) for node in tree.body]
     tree.body = [node for node, body in bodies if not all(isinstance(x, ast.Assert) for x in body)]
@@ -106,7 +106,7 @@ def without_checks(source: str) -> str:
 
 
 def code_before(path: Path, exercise: Exercise) -> list[str]:
-    """The first cell, which imports, and the cells that an exercise needs; exercises are independent of each other."""
+    """Returns the first cell, which imports, and the cells that an exercise needs. Exercises are independent."""
     before = [without_checks(cell.source) for cell in cells(path)[: exercise.end] if kind_of(cell) == "code"]
     names = set().union(*(loaded(getattr(exercise, part)) for part in ("stub", "check", "solution")))
     names -= stored(exercise.stub) | stored(exercise.solution)

@@ -23,7 +23,7 @@ ALL = [pytest.param(path, exercise, id=exercise.name) for path in PATHS for exer
 def as_in_a_kernel_of_its_own(monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
-    jaxtyping.config.update("jaxtyping_disable", True)  # as in a kernel; a fixture of all tests sets it back
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in a kernel; a fixture of all tests restores it
     threads = torch.get_num_threads()
     yield
     torch.set_default_dtype(torch.float32)
@@ -32,12 +32,12 @@ def as_in_a_kernel_of_its_own(monkeypatch):
 
 
 def wrong_answers(path: Path) -> dict[str, list[str]]:
-    """For each exercise, the answers that learners are likely to give before they have understood it."""
+    """Returns, for each exercise, wrong answers that learners are likely to give."""
     return tomllib.loads((Path(__file__).parent / "wrong" / f"{path.name[:2]}.toml").read_text("utf-8"))
 
 
 class Learner:
-    """Runs cells in one namespace, as a kernel does, and reads the output of checks."""
+    """Runs cells in one namespace, as a kernel does, and returns the output of the checks."""
 
     def __init__(self, path: Path, exercise: Exercise, monkeypatch, capsys):
         self.space = {"__name__": "__main__"}
@@ -88,7 +88,7 @@ def test_judged_as_a_teacher_would(path, exercise, learner):
         verdict = at.verdict()
         assert NOT_YET in verdict and "✓" not in verdict, answer
         given |= {hint for hint in at.hints if verdict.endswith(hint)}
-    assert given == at.hints  # each hint is given for some wrong answer
+    assert given == at.hints  # every hint is shown for some wrong answer
 
     before = at.answers()
     at.run(exercise.solution)

@@ -1,4 +1,4 @@
-"""The form of the course: notebooks with the same structure, asides, and exercises with checks.
+"""Tests the form of the course: notebooks with the same structure, asides, and exercises with checks.
 
 Learners work in their own copies without outputs.
 """
@@ -16,7 +16,7 @@ from tests.course.reading import PARTS, PATHS, ROOT, cells, exercises, kind_of
 
 LEARNING_PATH = (ROOT / "docs" / "learning-path.md").read_text("utf-8")
 COURSE, ASIDES = LEARNING_PATH.split("\n## Asides\n")
-MOST_WORDS, MOST_WORDS_IN_ALL = 2400, 30_000  # of prose, in a notebook and in the course without its asides
+MOST_WORDS, MOST_WORDS_IN_ALL = 2400, 30_000  # of prose, in a notebook and in the course without asides
 WIDEST = 88  # columns of code; the site cuts off longer lines
 ROWS = ["You need", "In the paper", "Runs in", "Afterwards"]
 
@@ -91,7 +91,7 @@ def test_exercises_have_a_stub_a_check_a_hint_and_a_solution(path):
     for exercise in found:
         assert [kind for kind, _ in exercise.parts if kind in PARTS] == PARTS, exercise.name
     tags = [tag for cell in cells(path) for tag in cell.metadata.get("tags", [])]
-    assert tags.count("stub") == len(found) and "nbval-skip" not in tags  # tests skip nothing
+    assert tags.count("stub") == len(found) and "nbval-skip" not in tags  # tests skip no cell
     folded = [cell for cell in code(path) if kind_of(cell) in ("check", "solution")]
     assert all(cell.metadata["jupyter"]["source_hidden"] for cell in folded)
     # The first line, which JupyterLab shows, does not reveal the answer.

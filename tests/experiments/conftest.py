@@ -1,4 +1,4 @@
-"""Small prepared examples of every task, and settings of runs on them that take a second, on a CPU."""
+"""Fixtures: small prepared examples of every task, and settings of runs on them that take a second on a CPU."""
 
 import jaxtyping
 import pytest
@@ -21,21 +21,21 @@ from tests.experiments.training.tiny_language import (
 
 @pytest.fixture(autouse=True)
 def no_shape_checks_in_whole_runs(request, no_shape_checks_on_bad_input):
-    """They would take a third of the time; the tests of the library check the same functions."""
+    """Switches shape checks off, which take a third of the time; the library's tests check the same functions."""
     if request.path.parent.name in ("training", "studies", "cli", "sparsification", "plots"):
         jaxtyping.config.update("jaxtyping_disable", True)
 
 
 @pytest.fixture(autouse=True)
 def no_folders_of_the_user(monkeypatch, tmp_path_factory):
-    """Nothing is read from the user's data, nor written beside them: what a test needs it makes."""
+    """Points the data folders at empty folders, so that tests neither read nor write the user's data."""
     for name in ("SBMT_CACHE", "SBMT_DATA"):
         monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / "nowhere"))
 
 
 @pytest.fixture(scope="session")
 def toy_cache(tmp_path_factory):
-    """A folder of prepared examples: the toys, ``corpus`` with its tokeniser, ``sst2`` and ``mnli``."""
+    """Prepares examples in a folder: toys, ``corpus`` with its tokeniser, ``sst2`` and ``mnli``."""
     files, cache = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("cache")
     write_glue(files)
     corpus = corpus_source(write_corpus(files / "lm"), vocab_size=VOCABULARY)
@@ -46,14 +46,14 @@ def toy_cache(tmp_path_factory):
 
 @pytest.fixture
 def caches(no_folders_of_the_user, toy_cache, monkeypatch):
-    """Lets runs find the small examples; returns their folder."""
+    """Makes the small examples available to runs, and returns their folder."""
     monkeypatch.setenv("SBMT_CACHE", str(toy_cache))
     return toy_cache
 
 
 @pytest.fixture(scope="session")
 def tiny():
-    """Makes a configuration of a small run, with the changes that are named."""
+    """Makes the configuration of a small run, with the given changes."""
 
     def make(task="listops", **changes):
         own = dict(data=f"toy-{task}", length=64 if task == "image" else 20, batch_size=8, embedding_std=1.0)
@@ -65,13 +65,13 @@ def tiny():
 
 @pytest.fixture(scope="session")
 def tiny_mlm():
-    """Makes a configuration of a small pre-training run, with the changes that are named."""
+    """Makes the configuration of a small pre-training run, with the given changes."""
     return lambda **changes: MlmConfig(**NETWORK, **TRAINING, embedding_std=0.3).override(**changes)
 
 
 @pytest.fixture(scope="session")
 def tiny_glue(toy_cache):
-    """Makes a configuration of a small fine-tuning run, which begins anew unless it names a run to start from."""
+    """Makes the configuration of a small fine-tuning run, from random weights unless it names another run."""
 
     def make(task="sst2", **changes):
         tokenizer = "" if "pretrained" in changes else str(toy_cache / "corpus" / "tokenizer.json")
@@ -83,7 +83,7 @@ def tiny_glue(toy_cache):
 
 @pytest.fixture(scope="session")
 def pretrained(toy_cache, tiny_mlm, tmp_path_factory):
-    """The folder of a pre-training run."""
+    """Returns the folder of a pre-training run."""
     folder = tmp_path_factory.mktemp("mlm") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SBMT_CACHE", str(toy_cache))

@@ -1,4 +1,4 @@
-"""The operations of every attention, and their tables."""
+"""Tests the operations of every attention mechanism, and their tables."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def counted():
 
 
 def test_ratios_by_hand(counted):
-    """n = 2048, d = 32, k = 256 or 128: products over 4 n² d, of one head of one layer."""
+    """Products for n = 2048, d = 32 and k = 256 or 128, relative to 4 n² d, in one head of one layer."""
     full = 4 * 2048**2 * 32
     by_hand = {
         "full": full,

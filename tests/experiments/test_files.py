@@ -64,7 +64,7 @@ def test_a_link_is_followed(tmp_path):
 
 
 def test_what_cannot_be_replaced_is_not(tmp_path):
-    """Under whatever name: ``none`` is no folder, yet ``none/..`` leads here."""
+    """A folder is recognised under any name: ``none`` does not exist, but ``none/..`` leads here."""
     (tmp_path / "deep").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for name in ("deep", "none/../deep", "none/../pipe"):
@@ -167,7 +167,7 @@ def test_a_folder_has_one_writer(tmp_path, monkeypatch):
 
 @pytest.mark.bad_input
 def test_a_waiting_writer_gets_the_folder_when_its_turn_comes(tmp_path, monkeypatch):
-    """The first writer removes its lock: the second must not end up holding a file that is gone."""
+    """The first writer removes its lock, so the second must not keep a lock on a removed file."""
     first, order = threading.Event(), []
 
     def wait_and_write():

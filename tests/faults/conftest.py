@@ -1,4 +1,4 @@
-"""Small prepared examples, and finished and interrupted runs of every kind, made once by the commands."""
+"""Fixtures: small prepared examples, and finished and interrupted runs of every kind, made by the commands."""
 
 import os
 import shutil
@@ -36,12 +36,12 @@ TRAINING = {
     "mlm": f"train mlm {LANGUAGE} --embedding-std 0.3",
     "sst2": f"train glue --task sst2 --from mlm {LANGUAGE}",
 }
-"""How the runs of the fixture ``made`` are trained."""
+"""Arguments that train the runs of the fixture ``made``."""
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """``data``, ``cache``, ``answers.tsv``, and the runs of ``TRAINING``, finished and interrupted (``mlm-begun``).
+    """Makes ``data``, ``cache``, ``answers.tsv``, and the runs of ``TRAINING``, finished and interrupted.
 
     Processes that share the tests share this folder.
     """
@@ -60,7 +60,7 @@ def save_often(patch):
 
 
 def make(folder, patch):
-    jaxtyping.config.update("jaxtyping_disable", True)  # as in whole runs; a fixture of each test sets it back
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in whole runs; a fixture of each test restores it
     prepare(toy_source(), folder / "cache")
     prepare(corpus_source(write_corpus(folder / "data" / "lm"), vocab_size=VOCABULARY), folder / "cache")
     prepare(glue_files("sst2", write_glue(folder / "data", ["sst2"])), folder / "cache")
@@ -77,7 +77,7 @@ def make(folder, patch):
 
 @pytest.fixture
 def here(made, tmp_path, monkeypatch):
-    """A copy of :func:`made` that the test may break, as the working folder; ``study tiny`` has two short runs."""
+    """Makes a copy of :func:`made`, which the test may damage, the working folder; ``study tiny`` has two runs."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     for name in ("cache", "data"):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
@@ -93,5 +93,5 @@ def here(made, tmp_path, monkeypatch):
 
 @pytest.fixture
 def command_line(monkeypatch, capsys):
-    """Calls ``sbmt`` with a line of words; returns the exit code, its output and its errors."""
+    """Calls ``sbmt`` with the words of a line, and returns the exit code, output and errors."""
     return lambda line: call_main(monkeypatch, capsys, *line.split())

@@ -1,4 +1,4 @@
-"""Puts 10,000 degenerate inputs and mistakes through the public functions; writes ``results/faults.json``.
+"""Calls the public functions with 10,000 degenerate or invalid inputs; writes ``results/faults.json``.
 
 ``make faults`` takes a few minutes on one core. Every case is drawn from its number: ``check_attention(Case(17))`` is
 the same each time. The exit code is 1 if a property failed anywhere.
@@ -39,11 +39,11 @@ ATTENTIONS = {
     "nystromformer": {"n_landmarks": (1, 2, 9)},
     "random_mask": {"mask_density": (0.25, 0.0, 1.0, 1e-30)},
 }
-"""Every attention by name, and what its settings may be."""
+"""Maps every attention mechanism to the possible values of its settings."""
 
 
 class Case:
-    """Picks the parts of a case, and draws tensors; seeds torch's own generator."""
+    """Chooses the parts of a case, draws tensors, and seeds torch's global generator."""
 
     def __init__(self, seed):
         self.seed, self._random = seed, random.Random(seed)
@@ -56,7 +56,7 @@ class Case:
         return torch.Generator().manual_seed(self.seed)
 
     def mask(self, batch, n):
-        """A padding mask of ``batch`` examples of ``n`` tokens, True = real; None where it is left out."""
+        """Returns a padding mask of ``batch`` examples of ``n`` tokens, True = real, or None to omit it."""
         masks = {
             "none": None,
             "ragged": torch.arange(n) < torch.randint(1, n + 1, (batch, 1)),
@@ -67,7 +67,7 @@ class Case:
         return masks[self.pick(masks)]
 
     def tokens(self, shape, mask, dtype, scale):
-        """Normal numbers as a leaf that may lie strided in memory, with junk at padding."""
+        """Returns normal numbers as a leaf, which may be strided in memory, with arbitrary values at padding."""
         x = (torch.randn(shape, dtype=torch.float64) * scale).to(dtype)
         if mask is not None:
             x = x.masked_fill(~mask[:, None, :, None], self.pick((0.0, math.nan, math.inf, 1e30)))
@@ -76,13 +76,13 @@ class Case:
 
 
 def real_pairs(masks, shape):
-    """Which pairs of tokens are real, ``(batch, heads, n_queries, n_keys)``."""
+    """Returns a mask of the pairs of real tokens, ``(batch, heads, n_queries, n_keys)``."""
     query, key = (torch.ones(shape[0], 1) > 0 if mask is None else mask for mask in masks)
     return (query[:, None, :, None] & key[:, None, None, :]).expand(shape)
 
 
 def check_edge_attention(case):
-    """From every backend what float64 gives, up to rounding, with zeros where nothing is attended."""
+    """Every backend agrees with float64 up to rounding, with zeros where nothing is attended."""
     batch, heads, n, m, d = map(case.pick, (SIZES, SIZES, LENGTHS, LENGTHS, SIZES))
     masks = case.mask(batch, n), case.mask(batch, m)
     shape, dtype = (batch, heads, n, m), case.pick(DTYPES)
@@ -104,7 +104,7 @@ def check_edge_attention(case):
 
 
 def check_attention(case):
-    """Every attention: shapes, finite numbers and gradients, one seed one answer, nothing read at padding."""
+    """Every attention has correct shapes, finite numbers and gradients, is reproducible, and ignores padding."""
     name = case.pick(ATTENTIONS)
     settings = {setting: case.pick(choices) for setting, choices in ATTENTIONS[name].items()}
     batch, heads, n, d = map(case.pick, (SIZES, SIZES, LENGTHS, SIZES))
@@ -137,7 +137,7 @@ CALLS = {
     sbmt.sbm_attention: dict(query=X, key=X, value=X, block_model=MODEL, window=2),
     build_attention: dict(name="sbm", d_head=4, n_heads=2, n_clusters=3, sampler="exact"),
 }
-"""Public calls with arguments that are right."""
+"""Calls of public functions with valid arguments."""
 INSTEAD = [None, True, 0, -1, 2.5, math.nan, math.inf, "", "sbm", 1 << 63, (), [], {}, int, torch.ones(2, 2, 5, 4)]
 CHANGES = {
     "int64": lambda x: x.long(),
@@ -152,11 +152,11 @@ CHANGES = {
 
 
 def check_mistake(case):
-    """An argument of a public call becomes something else: nothing is raised but SbmtError."""
+    """One argument of a public call is replaced; only SbmtError may be raised."""
     function = case.pick(CALLS)
     name, change = case.pick(CALLS[function]), case.pick(("replaced", *CHANGES))
     x = CALLS[function][name]
-    if change == "replaced" and not isinstance(x, bool):  # Python itself does not take a tensor for a bool
+    if change == "replaced" and not isinstance(x, bool):  # Python itself does not accept a tensor as a bool
         x = case.pick(INSTEAD)
     elif isinstance(x, torch.Tensor):
         x = CHANGES[change](x)
@@ -168,17 +168,17 @@ GROUPS = {
     "attentions by name": (check_attention, 5000),
     "mistakes": (check_mistake, 2000),
 }
-"""What must hold of a case, which raises where it does not, and the number of cases."""
+"""Properties, as functions that raise an error if a case violates them, and the number of cases."""
 
 
 def run_cases(name, n_cases):
-    """How many cases were answered, were mistakes that were refused, and failed, which are printed."""
+    """Counts the cases that were answered, rejected with a proper error, or failed, which are printed."""
     found = Counter(answered=0, refused=0, failed=0)
     for seed in range(n_cases):
         try:
             GROUPS[name][0](Case(seed))
             found["answered"] += 1
-        except Exception as error:  # whatever a property, or the code under test, raises
+        except Exception as error:  # any error of a property or of the code under test
             is_refused = name == "mistakes" and isinstance(error, SbmtError)
             found["refused" if is_refused else "failed"] += 1
             if not is_refused:

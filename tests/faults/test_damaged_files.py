@@ -1,7 +1,7 @@
-"""Files that hold something else than was written, and command lines with mistakes: told in a line, nothing written.
+"""Damaged files and wrong command lines cause a one-line error, and nothing is written.
 
-What has no checksum: weights, ``seconds`` and ``manifest`` in ``result.json``, figures, and the summary of a study,
-which is written anew from its runs.
+Checksums do not cover weights, ``seconds`` and ``manifest`` in ``result.json``, figures, and the summary of a study,
+which is rewritten from its runs.
 """
 
 import os
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.bad_input
 
 
 def is_told(call, *arguments, **keywords):
-    """Whether a call raises the library's error, in one line; any other error fails the test."""
+    """Returns whether a call raises the library's error, in one line; any other error fails the test."""
     try:
         call(*arguments, **keywords)
     except SbmtError as error:
@@ -37,7 +37,7 @@ def numbers_of(run):
 
 
 def resume(folder, on_step=pytest.fail):
-    """Nothing is trained from a checkpoint that is another."""
+    """No training starts from a different checkpoint."""
     fit(read_config(folder), folder, resume=True, on_step=on_step)
 
 
@@ -49,7 +49,7 @@ READ = {
     "cache/toy-listops": open_prepared,
     "cache/sst2": open_prepared,
 }
-"""What every command begins with that reads this folder."""
+"""The first words of every command that reads this folder."""
 
 
 @pytest.mark.parametrize("name", READ)
@@ -57,10 +57,10 @@ def test_damage_is_told(here, name):
     folder, read = here / name, READ[name]
     numbers = numbers_of(load_run(folder)) if read is load_run else None
     for path in sorted(folder.iterdir()):
-        if read is resume and path.suffix == ".csv":  # no part of a checkpoint
+        if read is resume and path.suffix == ".csv":  # not part of a checkpoint
             continue
         content = path.read_bytes()
-        is_archive = path.suffix == ".ckpt"  # in which some bits, and whatever stands before it, mean nothing
+        is_archive = path.suffix == ".ckpt"  # some bits of it, and anything before it, have no meaning
         n_flips = 0 if path.suffix == ".safetensors" else 8
         for what, changed in (cuts(content) if is_archive else damages(content, n_flips)).items():
             path.write_bytes(changed)
@@ -72,11 +72,11 @@ def test_damage_is_told(here, name):
 
 
 def test_files_of_another_run_are_told(here):
-    """Each file of a run in the place of another run's."""
+    """Each file of a run is replaced by another run's."""
     for a, b in (("listops", "sst2"), ("sst2", "mlm"), ("mlm", "listops"), ("repeated", "listops")):
         for path in sorted((here / a).iterdir()):
             content, other = path.read_bytes(), here / b / path.name
-            if other.exists() and other.read_bytes() != content:  # two may have one tokeniser
+            if other.exists() and other.read_bytes() != content:  # two runs may share a tokeniser
                 shutil.copy(other, path)
                 assert is_told(load_run, here / a), (a, b, path.name)
                 path.write_bytes(content)
@@ -93,7 +93,7 @@ def test_files_of_another_run_are_told(here):
     ],
 )
 def test_every_command_that_reads_a_damaged_file_says_so(here, command_line, folder, commands):
-    """Each file cut in half: exit code 2, one line that names the place, and nothing written."""
+    """With each file cut in half: exit code 2, one line that names the file, and nothing written."""
     before = {path.name for path in here.iterdir()}
     for path in sorted((here / folder).iterdir()):
         if path.name == "metrics.csv" and folder != "repeated":

@@ -1,4 +1,4 @@
-"""Inputs at the edges of what is allowed, a few of each kind (``make faults`` runs many more), and large numbers."""
+"""Tests a few degenerate inputs of each kind (``make faults`` runs many more), and large numbers."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def test_every_attention_is_among_them():
     assert set(ATTENTIONS) == RESERVED
 
 
-@pytest.mark.bad_input  # some are refused, which is not the shape checker's business
+@pytest.mark.bad_input  # some are rejected, but not by the shape checker
 @pytest.mark.parametrize("name", GROUPS)
 def test_properties_hold_at_the_edges(name):
     found = run_cases(name, 60)

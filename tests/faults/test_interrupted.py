@@ -1,4 +1,4 @@
-"""Commands whose writes fail, or that are stopped: they say so in a line, leave whole files, and can be continued."""
+"""Commands that are stopped or cannot write report it in one line, leave complete files, and can be resumed."""
 
 import csv
 import errno
@@ -24,7 +24,7 @@ FAILURES = {
     "Ctrl-C": (KeyboardInterrupt(), 130, STOPPED),
     "full disk": (OSError(errno.ENOSPC, "No space left on device"), 2, "No space left on device"),
 }
-"""What a write may meet: the error, the exit code, and what the line says."""
+"""Errors of a write, each with the exit code and the words of the message."""
 
 WRITING = {
     **{f"{command} --output new": 3 if name == "repeated" else 5 for name, command in TRAINING.items()},
@@ -34,11 +34,11 @@ WRITING = {
     "inspect listops --examples 4 --output new.png": 0,
     "bench --quick --suite attention --json new.json": 0,
 }
-"""Commands that write files, and the write that fails first, counted from 0."""
+"""Commands that write files, with the number of the write that fails first, counted from 0."""
 
 
 def read_whole(path):
-    """Reads a file of any kind that a command writes to its end."""
+    """Reads any file that a command writes, to its end."""
     content = path.read_bytes()
     if path.suffix == ".json":
         json.loads(content)
@@ -59,13 +59,13 @@ def read_whole(path):
 
 
 def files_below(folder):
-    """The contents of all files but locks and the user's own, by path; each is checked to be whole."""
+    """Returns all files by path, except locks and the user's files, and checks that each of them is complete."""
     paths = [path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] != "data"]
     return {str(path): read_whole(path) for path in paths if path.name != LOCK}
 
 
 def fail_from(patch, number, error):
-    """Makes the write of that number, counted from 0, and all later ones fail."""
+    """Makes the write with this number, counted from 0, and all later writes fail."""
     fsync, tried = os.fsync, []
 
     def failing(handle):
@@ -79,7 +79,7 @@ def fail_from(patch, number, error):
 
 @pytest.fixture
 def press_ctrl_c():
-    """A function that does, heard even where the tests were started with it ignored."""
+    """Returns a function that sends Ctrl-C, which has an effect even if the tests were started with it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda *_: os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, before)
@@ -115,7 +115,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_numbers(here, command_line, m
 
 
 def test_ctrl_c_while_a_run_is_tested_is_answered_in_a_line(here, command_line, monkeypatch, press_ctrl_c):
-    """Lightning would end the process by itself, with exit code 1."""
+    """Without this, Lightning would end the process with exit code 1."""
     line = f"{TRAINING['listops']} --output new"
     with monkeypatch.context() as patch:
         patch.setattr(TrainingModule, "test_step", press_ctrl_c)

@@ -1,4 +1,4 @@
-"""Every view of an edge list against the dense mask, and what its checks refuse."""
+"""Compares every view of an edge list with the dense mask, and tests invalid edge lists."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def random_mask(shape=SHAPE, p=0.4, seed=0):
 
 @st.composite
 def masks(draw, is_square=False):
-    """Small dense masks, empty and full ones included."""
+    """Draws small dense masks, including empty and full ones."""
     batch, heads, n, m = (draw(st.integers(1, 3)) for _ in range(4))
     shape = (batch, heads, n, n if is_square else m)
     cells = draw(st.lists(st.booleans(), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
@@ -80,7 +80,7 @@ def test_density_is_the_share_of_real_pairs():
     density = EdgeList.from_dense(mask, query_mask, key_mask).density()
     assert density.shape == (2, 3) and density.dtype == torch.float32
     assert torch.allclose(density[0], mask[0].sum((1, 2)) / (4 * 2))
-    assert torch.equal(density[1], torch.zeros(3))  # no real key: 0 / 0 is 0
+    assert torch.equal(density[1], torch.zeros(3))  # without a real key, 0 / 0 is 0
     assert torch.allclose(EdgeList.from_dense(mask).density(), mask.float().mean((2, 3)))
 
 
@@ -132,7 +132,7 @@ def test_a_union_drops_multiplicities():
 
 
 def parts(**changed):
-    """Arguments of a small valid edge list, some of them replaced."""
+    """Returns the arguments of a small valid edge list, some of them replaced."""
     valid = {"row_ptr": torch.tensor([0, 2, 3]), "keys": torch.tensor([0, 2, 1]), "shape": (1, 1, 2, 3), "check": True}
     return valid | changed
 
@@ -199,7 +199,7 @@ def test_densities_have_more_than_16_bits():
     assert density.dtype == torch.float32 and density.item() == 1
 
 
-# --- fixed masks, by the inequality that defines them ---
+# --- fixed masks, compared with the inequalities that define them ---
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 5, 100])

@@ -1,4 +1,4 @@
-"""From the README alone, in a fresh clone: the demo runs, and the distributions install, import and bring all."""
+"""Follows the README in a fresh clone: the demo runs, and the distributions can be installed and imported."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from sbmt import __version__
 
 pytestmark = pytest.mark.install
 ROOT = Path(__file__).parents[2]
-# What points to another Python or to an outer ``make``. ``INSTALL`` stays: it says how packages are installed here.
+# Variables that point to another Python or to an outer ``make``. ``INSTALL`` is kept: it says how to install packages.
 FORGET = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 LOOK = """
 import sys, importlib.metadata, sbmt
@@ -26,7 +26,7 @@ assert not {"lightning", "typer", "matplotlib", "torchmetrics", "tokenizers"} & 
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its good end, in a newcomer's environment; its words come with the failure otherwise."""
+    """Runs a command in a newcomer's environment, and checks that it succeeds; a failure shows its output."""
     environment = {name: value for name, value in os.environ.items() if name not in FORGET} | {"COLUMNS": "120"}
     found = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert found.returncode == 0, f"{command}\n{found.stdout}\n{found.stderr}"
@@ -34,7 +34,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def tracked_files() -> list[str]:
-    """What a clone would hold after a commit of everything; skips where this is no checkout."""
+    """Returns a copy of the files that a clone would contain if everything was committed; skips outside a checkout."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: what a clone would hold is not known")
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.split("\0")
@@ -43,7 +43,7 @@ def tracked_files() -> list[str]:
 
 @pytest.fixture(scope="session")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tracked files as they are now, and nothing else."""
+    """Copies the tracked files as they are now, and nothing else."""
     folder = tmp_path_factory.mktemp("machine") / "sbmt"
     for name in tracked_files():
         target = folder / name
@@ -54,7 +54,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def demo(clone: Path) -> subprocess.CompletedProcess[str]:
-    """The README's first command, which makes the environment first; trained for a moment only."""
+    """Runs the README's first command, which creates the environment, but trains for only a moment."""
     [commands] = re.findall(r"^## Start\n+```console\n(.*?)```", (clone / "README.md").read_text("utf-8"), re.M | re.S)
     assert commands.split("\n")[:-1] == ["make demo", "make test"]
     return run("make", "demo", "DEMO_ARGS=--steps 5 --workers 1", cwd=clone)
@@ -62,7 +62,7 @@ def demo(clone: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="session")
 def python(clone: Path, demo: object) -> Path:
-    """Python of the environment that the README's command has made."""
+    """Returns the Python of the environment that the README's command created."""
     return clone / ".venv" / "bin" / "python"
 
 
@@ -76,7 +76,7 @@ def test_the_first_command_trains_and_shows(demo: subprocess.CompletedProcess[st
 
 @pytest.fixture(scope="session")
 def distributions(clone: Path, python: Path) -> dict[str, Path]:
-    """The wheel and the source distribution, built from the clone."""
+    """Returns the wheel and the source distribution, built from the clone."""
     run(python, "-m", "hatchling", "build", "-d", "dist", cwd=clone)
     [wheel], [sdist] = (clone / "dist").glob("*.whl"), (clone / "dist").glob("*.tar.gz")
     return {"wheel": wheel, "sdist": sdist}
@@ -87,11 +87,11 @@ def test_the_wheel_installs_and_imports(distributions: dict[str, Path], python: 
     here = tmp_path / "venv" / "bin" / "python"
     [own] = (tmp_path / "venv").glob("lib/python*/site-packages")
     [other] = python.parents[1].glob("lib/python*/site-packages")
-    (own / "dependencies.pth").write_text(f"{other}\n")  # their editable install of sbmt is not seen through this
+    (own / "dependencies.pth").write_text(f"{other}\n")  # this hides the editable install of sbmt
 
     run(python, "-m", "pip", "--python", here, "install", "--quiet", "--no-deps", distributions["wheel"], cwd=tmp_path)
     run(here, "-I", "-c", LOOK, cwd=tmp_path)
-    run(here.with_name("sbmt"), "inspect", cwd=tmp_path)  # the network that is shipped
+    run(here.with_name("sbmt"), "inspect", cwd=tmp_path)  # the network in the package
     assert (tmp_path / "inspect.png").exists()
 
 

@@ -1,4 +1,4 @@
-"""What compiled attention owes PyTorch: accuracy, any layout and type of input, and no silent wrong gradient."""
+"""Tests compiled attention: accuracy, any layout and type of input, and correct gradients."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.gradients import weighted_sum
 
 
 def results(leaves, edges, backend="cpu", gate_rule="score", return_weights=False):
-    """Output, weights if they are wanted, and gradients; leaves may end with a gate, a bias and sinks."""
+    """Returns the output, optional weights, and gradients. Leaves may end with a gate, a bias and sinks."""
     (query, key, value), terms = leaves[:3], dict(zip(("gate", "bias", "sink"), leaves[3:], strict=False))
     options = dict(gate_rule=gate_rule, backend=backend, return_weights=return_weights)
     found = edge_attention(query, key, value, edges, **terms, **options)
@@ -34,7 +34,7 @@ def assert_close(found, expected, tolerance=1e-10):
     ],
 )
 def test_float32_is_as_accurate_as_dense_attention(size, scale, density, gate_rule):
-    """Root mean squares within a factor of two; sinks are too few for that. Edges have probabilities from .001 to 1."""
+    """Root mean squares agree within a factor of two, except for the few sinks. Edge probabilities are 0.001 to 1."""
     deviations, expected = {"cpu": [], "dense": []}, []
     for seed in (0, 1, 2):
         case = make_case(*size, density=density, seed=seed)
@@ -74,7 +74,7 @@ def test_any_memory_layout(layout):
 
 
 def test_inputs_of_different_types_keep_theirs():
-    """Rounded on the way in and out, and never between: gradients have their inputs' types and their precision."""
+    """Numbers are rounded on input and output only: gradients have the types and precision of the inputs."""
     case = make_case(2, 2, 6, 9, 8, 5, density=0.5)
     types = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     leaves = [t.detach().to(dtype).requires_grad_() for t, dtype in zip(case.leaves, types, strict=True)]

@@ -1,4 +1,4 @@
-"""Loops are built when they are first needed; the library works without them, and may be imported again."""
+"""Loops are built when first needed. The library works without them, and can be imported again."""
 
 import sys
 import textwrap
@@ -30,13 +30,13 @@ VALUES = """
 
 
 def test_everything_works_without_a_compiler():
-    """Gradients along given edges are the same, dropout included; layers draw other edges by the same law."""
+    """Gradients along given edges are the same, with dropout; layers draw different edges by the same law."""
     none = "    assert available_backends() == ['dense', 'pyg']\n"
     assert run_python(VALUES + none, CXX="") == run_python(VALUES + "    assert 'cpu' in available_backends()\n")
 
 
 def test_there_is_no_compiler_where_its_command_or_cffi_is_missing(monkeypatch):
-    find = compiler.__wrapped__  # without its cache
+    find = compiler.__wrapped__  # without the cache
     assert find() is not None
     monkeypatch.setenv("CXX", "no-such-compiler -O3")
     assert find() is None
@@ -61,7 +61,7 @@ def write_script(path, code):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """The folder in which two processes keep loops, and below it the log of the compiler."""
+    """Returns the folder in which two processes keep loops, and the log of the compiler below it."""
     folder = tmp_path_factory.mktemp("cache")
     logging = write_script(folder / "compiler", f'echo "$@" >> {folder / "log"}\nexec c++ "$@"')
     for _ in range(2):
@@ -88,12 +88,12 @@ HOMELESS = """
     (output.sum() + attended.auxiliary_loss).backward()
     print("False True")
 """
-"""As where a container runs under a user that its system does not list."""
+"""Simulates a container that runs under a user that its system does not list."""
 
 
 @pytest.mark.parametrize("place", ["/dev/null", "no home"])
 def test_where_nothing_can_be_kept_each_process_compiles(place, kept, tmp_path):
-    """At the first call. The compiler copies loops that were compiled before, which takes no time."""
+    """Loops are built at the first call. The compiler is replaced by a copy of loops that were compiled before."""
     [made] = (kept / "sbmt").iterdir()
     copy = f'touch {tmp_path / "log"}; while [ "$1" != -o ]; do shift; done; exec cp {made} "$2"'
     copying = write_script(tmp_path / "compiler", f'case "$*" in *draw_exact.cpp*) {copy};; *) exec c++ "$@";; esac')

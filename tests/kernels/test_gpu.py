@@ -1,4 +1,4 @@
-"""The Triton kernels against their plain twins: on a GPU where there is one, else through Triton's interpreter."""
+"""Compares the Triton kernels with plain PyTorch, on a GPU if there is one, or else through Triton's interpreter."""
 
 from types import SimpleNamespace
 
@@ -37,13 +37,13 @@ def draw(model, extra=0.0, reach=-1, seed=7):
 
 
 def transposed(*shape):
-    """A tensor of this shape, from a projection that holds the heads of a token side by side."""
+    """Returns a tensor of the given shape, from a projection that stores the heads of a token side by side."""
     batch, heads, n, d = shape
     return random(batch, n, heads, d).transpose(1, 2)
 
 
 class Layer(SimpleNamespace):
-    """What inference needs of a layer; its MLP keeps the tokens that it is called with."""
+    """The parts of a layer that inference uses, with an MLP that records its input."""
 
     training, log_start = True, torch.tensor(-1.0, dtype=REAL, device=DEVICE)
 
@@ -66,7 +66,7 @@ def test_queries_and_keys_are_joined_as_they_lie(masked):
 
 
 def inferred(nodes, clusters, log_rate, start, n_partitions, largest):
-    """The plain twin of inference."""
+    """The plain counterpart of inference."""
     clusters, nodes = unit_gradient(clusters, 0), [unit_gradient(x, 1) for x in nodes]
     centres = clusters.unflatten(1, (n_partitions, -1))
     scores = centres @ centres.mT + (unit_gradient(log_rate, 0) + start).view(-1, 1, 1, 1) / 2
@@ -128,7 +128,7 @@ def test_members_of_a_cluster_are_listed_in_order(size, n):
 
 
 def plain(query, key, value, sink, model, edges, extra, reach):
-    """Values, the drawn edges' Σ p/p_drawn and the loss along edges that are given, without kernels."""
+    """Returns the values, Σ p/p_drawn over drawn edges, and the loss along given edges, without kernels."""
     rate = model.edge_rate(edges)
     is_near = edges.is_near(2 * reach) if reach >= 0 else None
     bias, expected = weigh_edges(edges, rate.detach(), "poisson", "poisson", extra, is_near)
@@ -182,7 +182,7 @@ def uniforms(purpose, row, block, example):
 
 
 def landed(model, example, row, visible, extra):
-    """The plain twin of points: keys among the first ``visible`` ones that those of a row of head 0 land on."""
+    """The plain counterpart of points: the keys among the first ``visible`` ones that points of a row of head 0 hit."""
     rates = model.part_rates[example, 0, row].double().cpu().unflatten(0, (-1, 2, model.part_blocks.shape[2]))
     keys = model.key_membership[example, 0, :visible].double().cpu().unflatten(1, (*rates.shape[::2], -1))
     real = torch.arange(visible) if model.key_mask is None else model.key_mask[example, :visible].cpu().nonzero()[:, 0]
@@ -206,7 +206,7 @@ def landed(model, example, row, visible, extra):
 
 @pytest.fixture
 def drawn_model():
-    """Of few edges a row, by an asymmetric block matrix, with a padded key."""
+    """Draws few edges per row from an asymmetric block matrix, with a padded key."""
 
     def build(times, causal):
         n, n_keys = 3, 2 * CHUNK + 3
@@ -226,7 +226,7 @@ def edges_of(model, extra):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_points_land_where_the_plain_twin_says(drawn_model, causal):
-    """A causal row's own chunk is visited key by key, from the random numbers of the Bernoulli sampler."""
+    """The chunk of a causal row is visited key by key, with the random numbers of the Bernoulli sampler."""
     model = drawn_model(2, causal)
     mask, cells = (edges.to_dense()[:, 0] for edges in (edges_of(model, 0.01), sample_bernoulli(model, 0.01, 7, 3)))
     visible = 2 * CHUNK if causal else model.shape[3]
@@ -255,12 +255,12 @@ def test_points_have_the_law(judge, drawn_model):
     judge(
         binomial_p_values(found.sum(0), times, probability),
         joint_p_values(found[:, :-1], found[:, 1:], probability[:-1], probability[1:]),
-        binomial_p_values([found.sum()], found.size, [probability.mean()]),  # conservative: cells differ
+        binomial_p_values([found.sum()], found.size, [probability.mean()]),  # conservative, since cells differ
     )
 
 
 class Launches(TorchDispatchMode):
-    """Counts what would be launched on a GPU, and what asks it something."""
+    """Counts the launches and synchronisations of a call on a GPU."""
 
     def __init__(self):
         super().__init__()
@@ -285,7 +285,7 @@ class Launches(TorchDispatchMode):
 def test_a_layer_asks_the_device_nothing_and_follows_the_sampled_edges(
     monkeypatch, is_training, n, n_keys, masked, dtype, settings
 ):
-    """The values and gradients of a layer without kernels whose edges alone are drawn by them."""
+    """Returns the values and gradients of a layer without kernels along the edges that kernels draw."""
     for place in ("layers.sbm", "layers.functional", "samplers.exact"):
         monkeypatch.setattr(f"sbmt.{place}.has_kernels_for", lambda x: True)
     monkeypatch.setattr("sbmt.block_model.crossed.can_run_on", lambda device: False)
@@ -330,7 +330,7 @@ def test_a_training_step_can_be_captured_and_draws_anew_each_time():
     layer = build_attention("sbm", preset="fitted", d_head=16, n_heads=2).to(DEVICE).train()
     x = torch.randn(1, 2, 256, 16, device=DEVICE)
     generator = torch.Generator(DEVICE).manual_seed(0)
-    layer(x, x, x).auxiliary_loss.backward()  # compiles, and makes the gradients
+    layer(x, x, x).auxiliary_loss.backward()  # compiles, and creates the gradients
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
     with torch.cuda.graph(graph):

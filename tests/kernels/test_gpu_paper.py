@@ -1,4 +1,4 @@
-"""The kernels of the paper's masks against their plain twins: on a GPU where there is one, else interpreted."""
+"""Compares the kernels of the paper's masks with plain PyTorch, on a GPU if there is one, or else interpreted."""
 
 import os
 import subprocess
@@ -36,14 +36,14 @@ CASES = {  # n_queries, n_keys, sampler, gate rule, δ, reach, causal, masked, w
 
 @pytest.fixture
 def draw_below(monkeypatch):
-    """Sets the share of the pairs up to which graphs of any size are drawn by edges."""
+    """Sets the share of pairs up to which graphs of any size are drawn by edges."""
     monkeypatch.setattr("sbmt.kernels.gpu.pairs.FEWEST_KEYS", 1)
     return lambda share: monkeypatch.setattr("sbmt.kernels.gpu.edges.SPARSE_SHARE", share)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, case):
-    """In tiles, along the edges of the Bernoulli sampler, whose uniforms are the same."""
+    """Uses tiles, along the edges of the Bernoulli sampler, which has the same uniform numbers."""
     is_tiled = not case.startswith("edges")
     draw_below(0.0 if is_tiled else 1.0)
     n, n_keys, sampler, rule, extra, reach, causal, masked, has_sink = CASES[case]
@@ -51,7 +51,7 @@ def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, 
     sink = random(1) if has_sink else None
     leaves = [query, key, value, random(2, 1, n, 2), random(2, 1, n_keys, 2), random(1, 2, 2), sink]
     leaves, masks = [x for x in leaves if x is not None], [None, None]
-    if masked:  # padding, of which nothing is read
+    if masked:  # padding, which is never read
         key_mask = torch.arange(n_keys, device=DEVICE) % 4 != torch.tensor([[1], [2]], device=DEVICE)
         masks = [key_mask[:, n_keys - n :], key_mask]
         value = value.masked_fill(~key_mask[:, None, :, None], torch.nan)
@@ -86,7 +86,7 @@ def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, 
 
 N_KEYS = [4, 50, 1000, 946]  # of each kind
 RATES = [[1.0, 0.0, 0.002, 0.0], [0.0, 0.5, 0.1, 0.0], [0.3, 0.3, 0.3, 0.1], [0.0] * 4]
-N_ROWS = [2, 8, 1, 2]  # with the rates above to each kind of keys; the third row is drawn key by key
+N_ROWS = [2, 8, 1, 2]  # with the rates above for each kind of keys; the third row is drawn key by key
 
 
 @pytest.mark.statistical(share=0.001)
@@ -98,7 +98,7 @@ def test_edges_have_the_law(judge, monkeypatch, draw_below, is_poisson):
     given = rows.expand(1, 1, -1, -1), torch.tensor([RATES]), keys.expand(1, 1, -1, -1)
     model, extra = BlockModel(*(x.to(DEVICE) for x in given), link="poisson" if is_poisson else "bilinear"), 0.003
     drawn = list_pairs(model, is_poisson, torch.tensor(7, device=DEVICE), 3, extra, -1)
-    edges = EdgeList(*drawn, model.shape, check=True)  # each edge once
+    edges = EdgeList(*drawn, model.shape, check=True)  # every edge occurs once
     counts, rate = rows.T @ edges.to_dense()[0, 0].float().cpu() @ keys, torch.tensor(RATES).double() + extra
     chance = -torch.expm1(-rate) if is_poisson else rate.clamp(max=1)
     judge(binomial_p_values(counts.round(), np.outer(N_ROWS, N_KEYS), chance))
@@ -106,7 +106,7 @@ def test_edges_have_the_law(judge, monkeypatch, draw_below, is_poisson):
 
 def test_sparse_graphs_are_drawn_by_edges_unless_they_are_causal_or_short():
     members, rates = torch.ones(1, 2, 100, 1, device=DEVICE), torch.tensor([0.015, 0.016], device=DEVICE)
-    rates = rates[None, :, None, None].expand(1, 2, 3, 1)  # as many candidates for each pair, in two heads
+    rates = rates[None, :, None, None].expand(1, 2, 3, 1)  # equally many candidates for each pair, in two heads
     for extra, known in ((0.0, [[True, False]]), (0.002, [[False, False]])):
         assert prepare_edges(rates, members, extra, True).is_sparse.tolist() == known
     for n, causal, known in ((100, False, False), (512, False, True), (512, True, False)):
@@ -123,12 +123,12 @@ def test_a_layer_is_served_and_follows_the_sampled_edges(monkeypatch, preset):
     x = torch.randn(1, 1, 7, 3, device=DEVICE, requires_grad=True)
     generator = torch.Generator().manual_seed(0)
     with monkeypatch.context() as only_here:
-        only_here.setattr("sbmt.layers.functional.draw_edges", None)  # of the general way
+        only_here.setattr("sbmt.layers.functional.draw_edges", None)  # of the general method
         found = layer(x, x, x, generator=generator)
     loss = found.values.sum() + found.density.sum() + found.expected_density.sum()
     gradients = torch.autograd.grad(loss, [x, *layer.parameters()])
     assert all(x.isfinite().all() for x in gradients) and gradients[-1].abs().max() > 0
-    if preset == "faithful":  # whose edges record how often each was drawn, so Algorithm 1 itself draws them
+    if preset == "faithful":  # edges record how often each was drawn, so this is Algorithm 1 itself
         return
     known = layer(x, x, x, generator=generator.manual_seed(0), return_edges=True)
     loss = known.values.sum() + known.density.sum() + known.expected_density.sum()

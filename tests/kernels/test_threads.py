@@ -1,4 +1,4 @@
-"""The number of threads changes nothing, not even the last bit, while several ranges are really worked on."""
+"""The number of threads does not change a single bit, although several ranges are processed in parallel."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -24,14 +24,14 @@ LAYERS = {
 
 @pytest.fixture
 def ranges(monkeypatch):
-    """How many ranges each call of a loop had; even a few rows are shared out."""
+    """Records the number of ranges of each call of a loop; even a few rows are divided."""
     noted, cut = [], ranges_of
     monkeypatch.setattr(operators, "ranges_of", lambda costs: noted.append(cut(costs, 1.0)) or noted[-1])
     return noted
 
 
 def everything(layer, dtype):
-    """Edges, values and gradients of a step, and the parameters' gradients; an example is padded."""
+    """Returns edges, values and gradients of a step, and the parameters' gradients; one example has padding."""
     inputs = [tokens(n=40, seed=seed, dtype=dtype).requires_grad_() for seed in range(3)]
     mask = torch.arange(40) < torch.tensor([[40], [17]])
     out = layer(*inputs, query_mask=mask, key_mask=mask, generator=seeded(), return_edges=True)

@@ -1,4 +1,4 @@
-"""A learner's hour in JupyterLab: opens a copy of each notebook, and runs all of it by the menu, stubs included.
+"""Opens a copy of each notebook in JupyterLab, and runs all cells from the menu, including stubs.
 
 This takes some minutes, so only ``make lab-test`` runs it.
 """
@@ -20,10 +20,10 @@ from tests.course.reading import PATHS, ROOT, cells
 
 pytestmark = pytest.mark.lab
 
-TOKEN = "course"  # the server listens on this machine alone, and for this test alone
+TOKEN = "course"  # the server listens only on this machine, and only during this test
 MINUTE = 60_000  # milliseconds
 SETTINGS = {
-    # Cells out of sight would otherwise not be part of the page, and could not be looked at.
+    # Cells that are out of sight would not be part of the page otherwise.
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
 }
@@ -37,7 +37,7 @@ IS_DONE = """idle => {
 
 
 def ask(address: str, path: str, method: str = "GET") -> list:
-    """The server's answer to a request to its API."""
+    """Returns the server's answer to a request to its API."""
     request = urllib.request.Request(f"{address}/api/{path}?token={TOKEN}", method=method)
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.loads(answer.read() or b"[]")
@@ -45,9 +45,9 @@ def ask(address: str, path: str, method: str = "GET") -> list:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """The address of a JupyterLab with a copy of the course, and with settings of its own that vanish in the end."""
+    """Returns the address of a JupyterLab with a copy of the course, and with temporary settings."""
     folder, home = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("jupyter")
-    for name in ("docs", "results"):  # what notebooks link to and read
+    for name in ("docs", "results"):  # files that notebooks link to and read
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("notebooks", "vendor"))
     subprocess.run([sys.executable, ROOT / "notebooks" / "copies.py", folder / "lab"], check=True)
     for name, content in SETTINGS.items():
@@ -80,12 +80,12 @@ def lab(tmp_path_factory):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem[:2])
 def test_a_learner_runs_all_cells(browser, lab, path):
-    """Nothing fails, maths is set, and there are as many figures as in the file that is committed."""
+    """No cell fails, maths is typeset, and there are as many figures as in the committed file."""
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(MINUTE)
     page.goto(f"{lab}/lab/tree/lab/{path.name}?token={TOKEN}&reset")
     page.locator(IDLE).wait_for(state="attached")
-    page.wait_for_timeout(1000)  # the page learns of its kernel a little later than the server
+    page.wait_for_timeout(1000)  # the kernel is known to the page a little later than to the server
     page.locator(".lm-MenuBar-item", has_text=re.compile("^Run$")).click()
     page.locator(".lm-Menu-item", has_text=re.compile("^Run All Cells")).click()
     page.wait_for_function(IS_DONE, arg=IDLE, timeout=15 * MINUTE)

@@ -1,4 +1,4 @@
-"""What the tests of attention layers start from."""
+"""Inputs and layers for the tests of attention layers."""
 
 import torch
 
@@ -7,7 +7,7 @@ from sbmt.layers.registry import PRESETS, RESERVED
 EVERY = {name: {"preset": name, "n_clusters": 16} for name in PRESETS}
 EVERY |= {name: {"attention": name} for name in sorted(RESERVED - {"sbm"})}
 EVERY["sbm_static"]["n_positions"] = EVERY["linformer"]["n_positions"] = 30
-"""Arguments of a multi-head layer with each attention, by preset or name."""
+"""Yields arguments of a multi-head layer for each attention mechanism, by preset or name."""
 
 
 def seeded(seed=0):

@@ -1,4 +1,4 @@
-"""Nothing to attend, where the conformance kit does not look."""
+"""Tests inputs without keys that the conformance kit does not cover."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ NO_TOKENS = torch.zeros(0, 5, dtype=torch.int64)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("is_training", [True, False])
 def test_an_empty_batch(is_training, name):
-    """As torch's own layer: nothing comes back, and gradients are zeros, so that sharded training goes on."""
+    """As in torch's own layer, outputs are empty and gradients are zeros, so sharded training continues."""
     torch.manual_seed(0)
     layer = MultiHeadAttention(8, 2, **EVERY[name]).train(is_training)
     x = torch.zeros(0, 5, 8, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The layer that fits its block model by likelihood: what learns from what, extreme settings, and what it refuses."""
+"""Tests the layer that fits its block model by likelihood: gradients, extreme settings, and errors."""
 
 import math
 
@@ -21,7 +21,7 @@ def fitted(**settings):
 
 
 def learns(module, inputs, loss):
-    """The names of what gets a gradient other than zero."""
+    """Returns the names of parameters and inputs with non-zero gradients."""
     module.zero_grad()
     for x in inputs:
         x.grad = None
@@ -42,7 +42,7 @@ def test_task_and_fit_train_different_parameters(is_training):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sixteen_bits(dtype):
-    """The loss is float32 all the same; bfloat16 is autocast's here."""
+    """The loss stays float32, while bfloat16 is used under autocast."""
     multi, x = MultiHeadAttention(12, 3, preset="fitted", n_clusters=16), torch.randn(2, 9, 12, generator=seeded())
     multi, x = (multi.half(), x.half()) if dtype == torch.float16 else (multi, x)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
@@ -71,7 +71,7 @@ def test_training_starts_with_about_c_edges_per_query():
             x = tokens(n=n, d=32)
             expected = layer.eval().block_model(x, x).sum_of_rates() / (2 * n)
             assert ((expected > 4) & (expected < 80)).all(), n
-        with torch.enable_grad():  # a step of training
+        with torch.enable_grad():  # a training step
             layer.train()(*[tokens(n=1024, d=32)] * 3)
         restored.load_state_dict(layer.state_dict())
         x = tokens(n=64, d=32)
@@ -92,7 +92,7 @@ def test_everything_stays_finite_at_extreme_rates(is_training, edges_per_query, 
     assert all(layer.get_parameter(name).grad.isfinite().all() for name in BLOCK_MODEL)
     assert out.values.isfinite().all() and x.grad.isfinite().all() and out.auxiliary_loss.isfinite()
     if log_rate < 0 and not is_training:
-        assert (out.expected_density < 1e-9).all() and out.density.mean() == 1 / x.shape[2]  # loops alone
+        assert (out.expected_density < 1e-9).all() and out.density.mean() == 1 / x.shape[2]  # only self-loops
 
 
 def test_only_a_training_step_sets_the_start():
@@ -107,10 +107,10 @@ def test_only_a_training_step_sets_the_start():
     short = fitted(edges_per_query=20.0)
     short(*[tokens(n=16)] * 3)
     short(*[tokens(n=40)] * 3)
-    assert -1e-5 < short.log_start < 0  # 20 / 16 edges per pair are no more than one
+    assert -1e-5 < short.log_start < 0  # 20 / 16 edges per pair are cut to one
 
 
-# --- the dense warm-up: full attention with its sink, and a fit to all of it ---
+# --- the dense warm-up: full attention with its sink, and a fit to all pairs ---
 
 N, HEADS, C, EXTRA = 9, 3, 3.0, 2.0
 
@@ -131,7 +131,7 @@ def qkv():
 
 
 def by_hand(layer, query, key, value, mask, window):
-    """Values and fit from arrays over all pairs, with (batch, n) bool ``mask``."""
+    """Computes values and fit from arrays over all pairs, with (batch, n) bool ``mask``."""
     pairs = (mask[:, :, None] & mask[:, None])[:, None]
     scores = (query @ key.mT / 2.0).masked_fill(~pairs, -torch.inf)
     weights = scores.exp() / (layer.sink.exp()[:, None, None] + scores.exp().sum(-1, keepdim=True))
@@ -146,7 +146,7 @@ def by_hand(layer, query, key, value, mask, window):
 
 @pytest.mark.parametrize("backend, window", [("dense", 0), ("pyg", 4), ("cpu", 4)])
 def test_it_is_full_attention_with_a_sink_and_fits_all_pairs_but_certain_ones(window, backend):
-    """Values, fit and every gradient."""
+    """Returns the values, the fit and all gradients."""
     layer, inputs = dense_layer(window=window, backend=backend), qkv()
     mask = torch.arange(N)[None] < torch.tensor([[N], [6]])
     out = layer(*inputs, query_mask=mask, key_mask=mask, generator=seeded(), return_edges=True)
@@ -162,7 +162,7 @@ def test_it_is_full_attention_with_a_sink_and_fits_all_pairs_but_certain_ones(wi
 
 
 def test_only_training_is_dense_and_seeds_give_the_same_masks():
-    """The generator moves on as it would otherwise, so that the steps that follow draw the same masks."""
+    """The generator advances as usual, so that later steps draw the same masks."""
     layer, inputs = dense_layer(), qkv()
     generators = seeded(), seeded()
     layer(*inputs, generator=generators[0])

@@ -1,4 +1,4 @@
-"""Attentions live where PyTorch modules live: state dicts, copies, pickles, autocast, other types, the compiler."""
+"""Attention layers support the protocols of PyTorch modules: state dicts, copies, autocast, the compiler."""
 
 import copy
 import pickle
@@ -94,7 +94,7 @@ def test_training_under_autocast(backend):
 @pytest.mark.parametrize("settings", [{}, dict(preset="fitted", n_clusters=16, backend="cpu")], ids=["gated", "fitted"])
 @BACKENDS
 def test_outputs_are_the_same_without_gradients(backend, settings, mode):
-    """Except that nothing is fitted."""
+    """There is no difference, except that nothing is fitted."""
     settings = dict(n_clusters=5, backend=backend, window=2, dropout=0.3) | settings
     layer, x = build_attention("sbm", d_head=4, n_heads=3, **settings), tokens()
     expected = attend(layer, x)
@@ -104,7 +104,7 @@ def test_outputs_are_the_same_without_gradients(backend, settings, mode):
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
     assert found.auxiliary_loss == 0 and (expected.auxiliary_loss != 0) == ("preset" in settings)
     assert expected.values.requires_grad and not found.values.requires_grad
-    attend(layer, x).values.sum().backward()  # what was computed in between leaves no trace
+    attend(layer, x).values.sum().backward()  # computations in between have no effect
 
 
 COMPILED = """
@@ -137,5 +137,5 @@ print("the same")
 
 @pytest.mark.slow
 def test_it_compiles():
-    """Graph breaks are allowed, other values are not; the compiler cannot read the type checks of the tests."""
+    """Graph breaks are allowed, but values must be the same. The compiler cannot read the tests' type checks."""
     assert run_python(COMPILED) == ["the same"]

@@ -1,4 +1,4 @@
-"""A drop-in for torch.nn.MultiheadAttention(batch_first=True)."""
+"""Tests the drop-in replacement of torch.nn.MultiheadAttention(batch_first=True)."""
 
 import pytest
 import torch
@@ -56,7 +56,7 @@ ATTENTIONS = [dict(attention="full"), dict(n_clusters=5), dict(preset="fitted", 
 
 @pytest.mark.parametrize("settings", ATTENTIONS, ids=["full", "recommended", "fitted"])
 def test_key_padding_also_masks_queries_if_there_are_as_many(settings):
-    """Whether both are one tensor or two, as they are behind backward hooks and reentrant checkpoints."""
+    """Returns whether both are one tensor, or two, as behind backward hooks and reentrant checkpoints."""
     layer, x, is_pad = make(**dict(attention="sbm") | settings), vectors().requires_grad_(), IS_PAD
 
     def attend(*inputs, **masks):
@@ -65,14 +65,14 @@ def test_key_padding_also_masks_queries_if_there_are_as_many(settings):
 
     expected = attend(x, x, x)
     found = [attend(x, x.clone(), x.clone()), attend(x, x, x, query_padding_mask=is_pad)]
-    found.append(torch.utils.checkpoint.checkpoint(attend, x, x, x, use_reentrant=True)[:2])  # fits going back only
+    found.append(torch.utils.checkpoint.checkpoint(attend, x, x, x, use_reentrant=True)[:2])  # a backward fit
     layer.register_full_backward_hook(lambda *_: None)
     found.append(attend(x, x, x))
     for other in found:
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(other, expected, strict=False))
     whole, *_ = attend(x, x, x, query_padding_mask=torch.zeros_like(is_pad))
     assert (whole != expected[0])[is_pad].any() and (expected[0][is_pad] == layer.out_proj.bias).all()
-    if "attention" in settings:  # whose masks do not depend on the number of queries
+    if "attention" in settings:  # the masks do not depend on the number of queries
         torch.testing.assert_close(layer(x[:, :5], x, x, is_pad)[0], whole[:, :5])
 
 
@@ -92,7 +92,7 @@ def test_a_seed_gives_the_same_weights_as_torch():
 
 
 def encoder_layer(attention, n_heads=2):
-    """PyTorch's own layer, in float64, with our attention in it; and the layer as it was."""
+    """Returns PyTorch's own layer in float64 with our attention in it, and the layer as it was."""
     torch.manual_seed(0)
     layer, twin = (nn.TransformerEncoderLayer(D_MODEL, n_heads, 8, dropout=0.0, batch_first=True) for _ in range(2))
     layer.self_attn = MultiHeadAttention(D_MODEL, n_heads, attention=attention)
@@ -112,14 +112,14 @@ def test_it_replaces_torchs_attention_in_an_encoder_layer(is_training, is_padded
 
 @pytest.mark.parametrize("n_layers, is_padded", [(None, False), (2, True)])
 def test_torchs_fused_path_is_not_used(n_layers, is_padded):
-    """In eval mode without gradients PyTorch's layers would rather compute full attention from the projections."""
+    """In eval mode without gradients, PyTorch's layers would compute full attention from the projections."""
     layer, _ = encoder_layer("sbm")
     model = layer if n_layers is None else nn.TransformerEncoder(layer, n_layers, enable_nested_tensor=False)
     model.eval()
     attended = []
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
-            inner = module.attention.forward  # a hook would see it too, but hooks turn the fused path off
+            inner = module.attention.forward  # a hook would also record it, but hooks turn the fused path off
             module.attention.forward = lambda *args, inner=inner, **kw: attended.append(1) or inner(*args, **kw)
     with torch.no_grad():
         found = model(vectors(), src_key_padding_mask=IS_PAD if is_padded else None)

@@ -1,4 +1,4 @@
-"""Attentions by name, and their options."""
+"""Tests attention mechanisms by name, and their options."""
 
 from dataclasses import fields
 from inspect import signature
@@ -34,7 +34,7 @@ def test_presets_set_and_arguments_override():
 
 
 class Mine(FullAttention):
-    """An attention of the user's.
+    """A user-defined attention mechanism.
 
     Args:
         scale: What :class:`~torch.Tensor` is multiplied
@@ -48,14 +48,14 @@ class Mine(FullAttention):
 
 @pytest.fixture(autouse=True)
 def mine(monkeypatch):
-    """The table of attentions with one more, restored after the test."""
+    """Adds one attention mechanism to the table, which is restored after the test."""
     monkeypatch.setattr(registry, "ATTENTIONS", dict(ATTENTIONS))
     register_attention("mine", SBMAttention)
-    register_attention("mine", Mine)  # a cell that runs twice
+    register_attention("mine", Mine)  # as in a cell that runs twice
 
 
 def test_a_registered_attention_is_built_by_name_with_the_options_of_its_constructor():
-    """But for what models fill in and the command line cannot write; None where a preset may set it."""
+    """Skips options that models set or the command line cannot write, or None where a preset may set them."""
     x = torch.randn(1, 4, 8)
     layer = MultiHeadAttention(8, 2, attention="mine", scale=3)
     assert type(layer.attention) is Mine and layer.attention.scale == 3 and layer(x, x, x)[0].shape == x.shape

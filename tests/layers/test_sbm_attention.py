@@ -1,4 +1,4 @@
-"""The layer knows when it is training, adds patterns to what it samples, and starts from moderate probabilities."""
+"""Tests the layer's training mode, the patterns that it adds to its samples, and its initial probabilities."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def test_the_layer_is_the_function_with_its_block_model():
 @pytest.mark.parametrize("settings", [dict(self_loops=True), *(dict(window=w) for w in (0, 1, 8, 1000))], ids=str)
 def test_windows_end_at_borders_and_at_padding_wherever_it_is(settings, is_empty):
     window = settings.get("window", 0)
-    query_mask = torch.arange(N) % 4 != torch.tensor([[9], [0], [3], [2], [9]])  # 9 hides nothing
+    query_mask = torch.arange(N) % 4 != torch.tensor([[9], [0], [3], [2], [9]])  # a window of 9 covers everything
     key_mask = torch.arange(N) % 3 != torch.tensor([[9], [0], [9], [1], [9]])
     key_mask[4] = False
     layer = SBMAttention(4, 3, 5, **settings).eval()
@@ -64,7 +64,7 @@ def test_windows_end_at_borders_and_at_padding_wherever_it_is(settings, is_empty
 
 @pytest.mark.parametrize("membership", ["sigmoid", "crossed"])
 def test_no_edge_starts_certain_or_impossible_and_crossed_memberships_differ(membership):
-    """The mean over seeds, that is; single layers scatter."""
+    """Tests the mean over seeds, since single layers vary."""
     x, starts = tokens(2, 4, 64, 32), []
     for seed in range(3):
         torch.manual_seed(seed)
@@ -74,7 +74,7 @@ def test_no_edge_starts_certain_or_impossible_and_crossed_memberships_differ(mem
     assert means.min() > 0.1 and means.max() < 0.6
     for p in starts:
         assert (p.std() > 0.1) == (membership == "crossed")
-        if membership == "crossed":  # tokens meet their like
+        if membership == "crossed":  # similar tokens meet
             assert p.diagonal(dim1=2, dim2=3).mean() > p.mean() + p.std()
 
 
@@ -82,7 +82,7 @@ def test_no_edge_starts_certain_or_impossible_and_crossed_memberships_differ(mem
 @pytest.mark.parametrize("size", [12.0, 1e15])
 @pytest.mark.parametrize("membership", ["sigmoid", "crossed"])
 def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, sampler):
-    """Without a cut, a cluster of |C_a|² > 88 has an infinite rate with its like."""
+    """Without a limit, a cluster of |C_a|² > 88 would have an infinite rate within itself."""
     layer = SBMAttention(4, 3, 5, link="poisson", membership=membership, sampler=sampler)
     x = tokens(batch=1, n=3).requires_grad_()
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, samp
     assert (layer.clusters.square().sum(-1) > 88).any()
     model = layer.block_model(x, x)
     total = (model.query_membership @ model.block_matrix @ model.key_membership.mT).sum()
-    assert total < MOST_DRAWS  # few enough that Algorithm 1 can draw every one
+    assert total < MOST_DRAWS  # so few pairs that Algorithm 1 can draw all of them
     p = model.expected_mask()
     assert ((p >= 0) & (p <= 1)).all()
     out = layer(x, x, x, generator=seeded())
@@ -99,7 +99,7 @@ def test_huge_clusters_stay_finite_under_the_poisson_link(membership, size, samp
     assert all(t.grad.isfinite().all() for t in (x, *layer.parameters()))
 
 
-# --- the static control, whose masks come from positions: everything else is the same ---
+# --- the static control, whose masks depend on positions only: everything else is the same ---
 
 MASK = torch.arange(8) < torch.tensor([[8], [3]])
 
@@ -140,7 +140,7 @@ def test_gradients_reach_the_tables_where_there_are_tokens(what):
         getattr(out, what).square().sum().backward()
     for table in (layer.query_positions, layer.key_positions):
         reached = (table.grad != 0).any(-1)
-        assert reached[:, :5].any(0).all() and not reached[:, 5:].any()  # a head may have met a dead ReLU
+        assert reached[:, :5].any(0).all() and not reached[:, 5:].any()  # a ReLU of a head may be inactive
     assert all((p.grad != 0).any() for p in layer.parameters())
 
 

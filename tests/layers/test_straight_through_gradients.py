@@ -1,4 +1,4 @@
-"""Equation 9 by hand: a sampled edge hands dL/dA · q·k/√d on to its probability, every other pair hands on nothing."""
+"""Tests equation 9: a sampled edge passes dL/dA · q·k/√d to its probability, and other pairs pass nothing."""
 
 import pytest
 import torch
@@ -17,14 +17,14 @@ def inputs(seed=0):
 
 
 def loss_of(values):
-    """Any smooth function that tells all entries apart."""
+    """A smooth function that distinguishes all entries."""
     return (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).view_as(values)).sin().sum()
 
 
 def gradient_to_probabilities(query, key, value, mask, gate_rule):
-    """dL/dp of every pair: through the masked score A under the score rule, through the weight under the other."""
+    """Returns dL/dp of every pair, through the masked score A with the score rule, or else through the weight."""
     scores = query @ key.mT / D**0.5
-    ones = torch.ones_like(scores).requires_grad_()  # the mask's entries, as numbers that one may differentiate by
+    ones = torch.ones_like(scores).requires_grad_()  # the mask's entries as differentiable numbers
     if gate_rule == "score":
         masked_score = (scores * ones).detach().requires_grad_()  # A of equation 9
         exponentials = masked_score.exp() * mask
@@ -38,7 +38,7 @@ def gradient_to_probabilities(query, key, value, mask, gate_rule):
 
 
 def to_block_model(grad, query_membership, block_matrix, key_membership):
-    """What dL/dp brings to the factors of p = Y B Zᵀ."""
+    """Returns the gradients of the factors of p = Y B Zᵀ from dL/dp."""
     y, b, z = query_membership, block_matrix, key_membership
     return grad @ z @ b.mT, (y.mT @ grad @ z).sum(0), grad.mT @ y @ b
 

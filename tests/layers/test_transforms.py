@@ -1,4 +1,4 @@
-"""What PyTorch's tools do with a layer: hooks, parametrizations, checkpoints, tracing, and torch.func."""
+"""Tests layers with PyTorch's tools: hooks, parametrizations, checkpoints, tracing, and torch.func."""
 
 import sys
 
@@ -25,7 +25,7 @@ def make(name="recommended"):
 
 
 def step(layer, x, padding=None):
-    """Output, values, densities and the gradients of a step of training; the seed is always the same."""
+    """Returns the output, values, densities and gradients of a training step with a fixed seed."""
     layer.zero_grad()
     torch.manual_seed(1)
     output, attended = layer(x, x, x, padding)
@@ -36,7 +36,7 @@ def step(layer, x, padding=None):
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
 @each
 def test_backward_hooks_run_and_change_nothing(name):
-    """They wrap what a layer is given, so that one tensor given three times becomes three; and they need a tuple."""
+    """These hooks wrap a layer's inputs, so one tensor given three times becomes three; they require a tuple."""
     layer, padding, found, called = make(name), torch.zeros(2, 30, dtype=torch.bool), [], set()
     padding[0, 20:] = True
     for is_hooked in (False, True):
@@ -51,11 +51,11 @@ def test_backward_hooks_run_and_change_nothing(name):
 
 @each
 def test_no_attention_depends_on_the_default_device(name):
-    """It is where tensors are made unless one says otherwise, and layers must say so."""
+    """Tensors are created on the default device unless the layer names another, and layers must do so."""
     torch.manual_seed(0)
     layer, x = MultiHeadAttention(8, 2, dropout=0.2, **EVERY[name]), torch.randn(2, 30, 8, generator=seeded())
     padding, found = torch.arange(30) >= torch.tensor([[30], [20]]), []
-    layer(x, x, x)  # the first step sets the start of the rates
+    layer(x, x, x)  # the first step initialises the rates
     for device in ("cpu", "meta"):
         with torch.device(device):
             found.append(step(layer, x, padding))
@@ -64,7 +64,7 @@ def test_no_attention_depends_on_the_default_device(name):
 
 
 class Offloaded:
-    """Keeps a module's numbers elsewhere but while it is called, as hooks of ``accelerate`` do."""
+    """Moves a module's parameters elsewhere except during calls, as hooks of ``accelerate`` do."""
 
     def __init__(self, module):
         self.module, self.kept = module, {**module._parameters, **module._buffers}
@@ -115,7 +115,7 @@ def test_children_may_be_parametrized(change, preset):
 
 
 def gradient(attend, x, *, is_checkpointed, use_reentrant=True):
-    """The gradient at x; the seed of torch's own generator is always the same."""
+    """Returns the gradient at x, with a fixed seed of torch's global generator."""
     torch.manual_seed(3)
     x = x.clone().requires_grad_()
     out = checkpoint(attend, x, use_reentrant=use_reentrant) if is_checkpointed else attend(x)
@@ -139,7 +139,7 @@ def test_a_generator_from_outside_is_refused_under_checkpointing(use_reentrant):
 @pytest.mark.parametrize("use_reentrant", [True, False])
 @pytest.mark.parametrize("preset", ["recommended", "fitted"])
 def test_checkpointing_repeats_the_masks(preset, use_reentrant, source):
-    """Of torch's generator, and of one that is seeded inside, made there or not."""
+    """Tests torch's global generator, and one that is seeded inside the function, created there or not."""
     layer, kept = make(preset), torch.Generator()
 
     def attend(x):
@@ -162,7 +162,7 @@ def test_tensors_without_numbers_give_shapes(name):
 
 
 class Parent(nn.Module):
-    """Whose child is traced with it."""
+    """A module whose child is traced with it."""
 
     def __init__(self, layer, n_arguments=3):
         super().__init__()
@@ -182,7 +182,7 @@ def test_symbolic_tracing_is_refused_by_name(name):
 
 @each
 def test_only_attentions_without_masks_can_be_exported(name):
-    """It would hold one seed, and so one mask."""
+    """Such a trace would contain one seed, and so always the same mask."""
     layer, x = make(name).eval(), torch.randn(2, 30, 8)
     if name in (*DRAWN, "reformer"):
         with torch.no_grad(), pytest.raises(SbmtError, match=r"torch\.export would store a fixed mask"):
@@ -230,7 +230,7 @@ def test_backends_in_plain_torch_support_them(backend):
 
 @each_preset
 def test_a_layer_calls_its_children(preset):
-    """So that their hooks run: once for queries and once for keys."""
+    """Projections are called as modules, so that their hooks run: once for queries and once for keys."""
     layer, called = make(preset), []
     for name, child in layer.named_modules():
         if name not in ("", "attention"):
@@ -243,7 +243,7 @@ def test_a_layer_calls_its_children(preset):
 @each_preset
 @pytest.mark.parametrize("n", [64, 2048])
 def test_an_eval_forward_enters_few_files(n, preset):
-    """A reader who follows one forward pass opens no more of the library."""
+    """A reader who follows one forward pass need not open other modules of the library."""
     layer, x, files = make(preset).eval(), torch.randn(1, n, 8), set()
 
     def note(frame, event, argument):

@@ -1,4 +1,4 @@
-"""A causal language model, with a cache and without."""
+"""Tests a causal language model, with and without a cache."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The encoder by hand: tokens of one id, of several ids, and vectors; blocks; where dropout and randomness enter."""
+"""Computes the encoder by hand: tokens of one or more ids, vectors, blocks, dropout and randomness."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def ids(*shape):
 
 
 def embedded(model, tokens):
-    """What the first block is given."""
+    """Returns the input of the first block."""
     seen = []
     handle = model.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     model(tokens)
@@ -47,7 +47,7 @@ def test_vectors_are_mapped():
 
 @pytest.mark.statistical(share=0.001)
 def test_embeddings_have_the_given_initial_standard_deviation(judge):
-    """The sum of squares over the variance has a chi-square law; of one linear map's entries, given its weights."""
+    """For one linear map, given its weights, the sum of squares over the variance has a chi-square law."""
     from scipy.stats import chi2
 
     p_values = []
@@ -76,7 +76,7 @@ def test_dropout_follows_the_embedding_the_attentions_and_the_mlps():
         if isinstance(part, torch.nn.Dropout):
             part.register_forward_hook(lambda part, *_: calls.append(part.p))
     model(ids())
-    assert calls == [0.3] * (1 + 3 * SIZES["n_layers"])  # a block's: inside its MLP, and on both residual branches
+    assert calls == [0.3] * (1 + 3 * SIZES["n_layers"])  # in each block: inside the MLP, and on both residual branches
 
 
 def test_layers_and_calls_draw_different_masks():
@@ -124,7 +124,7 @@ def test_masks_that_do_not_fit_are_refused(mask):
         make(None)(IDS[..., 0], mask)
 
 
-# --- rotary positions, against their definition with complex numbers ---
+# --- rotary positions, compared with their definition by complex numbers ---
 
 
 def vectors(n, d=6, seed=0, dtype=torch.float64):

@@ -1,4 +1,4 @@
-"""What every model promises: shapes, padding stays out, examples stay apart, everything learns."""
+"""Properties of every model: shapes, no effect of padding or of other examples, and gradients everywhere."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ ATTENTIONS = {
     "random": dict(attention="random_mask", mask_density=0.5),
     "sbm": dict(n_clusters=4, window=2),
 }
-MODELS = {  # and the shape of what it says about three inputs
+MODELS = {  # and the shape of its output for three inputs
     "encoder": (lambda encoder: encoder, (3, N, D_MODEL)),
     "tagger": (lambda encoder: TokenTagger(encoder, 4), (3, N, 4)),
     "masked language model": (MaskedLM, (3, N, VOCABULARY)),
@@ -32,14 +32,14 @@ def make(name, attention):
 
 
 def case(name, seed=0):
-    """Ids and which are real, of three sequences, or of three pairs of documents."""
+    """Returns ids and masks of three sequences, or of three pairs of documents."""
     mask = torch.arange(N) < LENGTHS[..., None]
     tokens = torch.randint(VOCABULARY, mask.shape, generator=seeded(seed))
     return (tokens, mask) if name == "pairs" else (tokens[:, 0], mask[:, 0])
 
 
 def at_real(name, values, mask):
-    """What is said about real tokens, or about whole inputs."""
+    """Returns the outputs at real tokens, or for whole inputs."""
     return values[mask] if len(MODELS[name][1]) == 3 and mask is not None else values
 
 
@@ -55,7 +55,7 @@ def test_shapes_and_independence_of_padding_and_other_examples(name, attention):
     assert torch.equal(at_real(name, first.values, mask), at_real(name, second.values, mask))
     assert all(torch.equal(a.density, b.density) for a, b in zip(first.attention, second.attention, strict=True))
     unmasked = [at_real(name, model(ids, generator=seeded()).values, mask) for ids in (tokens, changed)]
-    assert not torch.equal(*unmasked)  # without the mask it would
+    assert not torch.equal(*unmasked)  # without the mask, it would
     others, _ = case(name, seed=1)
     others[0] = tokens[0]
     third = model(others, mask, generator=seeded()).values
@@ -76,7 +76,7 @@ def test_every_parameter_gets_a_gradient(name, attention):
 @every_model
 @pytest.mark.parametrize("n, n_real", [(N, 0), (N, 1), (1, 0)])
 def test_examples_of_padding_only_are_harmless(name, attention, n, n_real):
-    """All of a batch, or all but its first input."""
+    """Returns a whole batch, or all but its first input."""
     model, (tokens, mask) = make(name, attention), case(name)
     mask = mask[..., :n].clone()
     mask[n_real:] = False

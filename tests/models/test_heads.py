@@ -1,4 +1,4 @@
-"""What every head computes, by hand, and who pays for it."""
+"""Computes every head by hand, and tests the costs of heads."""
 
 import pytest
 import torch
@@ -119,7 +119,7 @@ def test_selecting_nothing_is_harmless():
     logits = model(ids(), MASK, selected=torch.zeros_like(MASK)).values
     assert logits.shape == (0, VOCABULARY)
     logits.sum().backward()
-    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())  # zeros, not None
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())  # gradients are zeros, not None
 
 
 @pytest.mark.bad_input

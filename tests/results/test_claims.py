@@ -1,4 +1,4 @@
-"""Errata and answers that say what they rest on: evidence that exists, numbers that something computes."""
+"""Tests that errata and answers name existing evidence, and numbers that are computed."""
 
 import json
 import re
@@ -21,7 +21,7 @@ every_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.n
 
 
 def statements(claim):
-    """Names of statements of ``python -m theory`` among the evidence."""
+    """Returns the names of statements of ``python -m theory`` among the evidence."""
     return [name.partition("#")[2] for name in claim.evidence if name.startswith("theory#")]
 
 
@@ -39,7 +39,7 @@ def test_a_claim_has_a_verdict_evidence_that_exists_and_numbers_from_results(cla
 
 @cache
 def text_of(evidence):
-    """Everything that a page or a notebook says, its outputs included."""
+    """Returns the text of a page or a notebook, including outputs."""
     page = evidence.partition("#")[0]
     if page == "theory":
         return (ROOT / "results" / "theory.json").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Single numbers of result files, as templates quote them."""
+"""Tests numbers from result files, as templates quote them."""
 
 import json
 
@@ -15,7 +15,7 @@ def run(trial, seed, accuracy, **about):
 
 
 def measured():
-    """Times of a fitted mask, which takes half of full attention's at 2,048 tokens in training."""
+    """Returns times of a fitted mask, which takes half as long as full attention for 2,048 tokens in training."""
     cases = [
         {"n": n, "is_training": mode, "sweeps": ["n"], "results": {"sbm": {"ratio": 1024 / n if mode else 2.0}}}
         for n in (512, 2048)
@@ -26,7 +26,7 @@ def measured():
 
 @pytest.fixture(autouse=True)
 def results(tmp_path, monkeypatch):
-    """Four runs, a file of another kind, a statement, and times of a fitted mask, which is slower in inference."""
+    """Writes four runs, other files, a statement, and times of a fitted mask that is slower in inference."""
     rows = [{"name": "n^(1/n) misprinted", "shown": "2.72 against 272", "grade": "slip", "outcome": "as stated"}]
     scored = run("sbm", 0, 0.5, metrics={"perplexity": 258.96, "accuracy": 0.0})
     kinds = [[{"kind": "oracle", "lost": share}] for share in (0.05, 0.5)]

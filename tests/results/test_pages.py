@@ -1,4 +1,4 @@
-"""No number in README.md or on the site's pages that the result files do not hold."""
+"""Numbers in README.md and on the site's pages must agree with the result files."""
 
 import re
 
@@ -26,6 +26,6 @@ def test_markers_are_whole_and_stand_where_they_are_not_seen():
         assert text.count("<!-- {{ ") == text.count("<!-- end -->") == len(MARKED.findall(text)), name
         for line in text.split("\n"):
             starts = re.match(r"[> *-]*<!-- \{\{ .* -->", line)
-            assert not starts or starts[0] == line, (name, line)  # a comment alone on its line begins a table
+            assert not starts or starts[0] == line, (name, line)  # a comment on a separate line begins a table
             assert not line.startswith("|") or "|" not in "".join(x[1] for x in MARKED.findall(line)), (name, line)
         assert NOT_YET not in text, name

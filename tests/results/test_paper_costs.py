@@ -1,4 +1,4 @@
-"""The paper's tables of costs, beside our counts."""
+"""Compares the paper's tables of costs with our counts."""
 
 import json
 import tomllib
@@ -29,23 +29,23 @@ def test_three_rows_of_table_3_come_out_to_the_digit():
 
 
 def test_table_3_and_table_5_disagree_about_sbm():
-    """No costs a ≥ 0 per token, b ≥ 0 per head and c ≥ 0 per edge fit three of the five FLOPs, however rounded."""
+    """No costs a ≥ 0 per token, b ≥ 0 per head and c ≥ 0 per edge fit three of the five FLOPs, with any rounding."""
     tasks = ("listops", "text", "image")
     lengths = [1024 / SETTINGS[task].length for task in tasks]
     rows = np.array([[x, x**2, DENSITIES[task]] for x, task in zip(lengths, tasks, strict=True)])
     printed = np.array([FLOPS["sbm-algorithm-1"][task] for task in tasks])
-    low, high = printed - 0.005, printed + 0.01  # rounded, or cut off
+    low, high = printed - 0.005, printed + 0.01  # rounded or truncated
 
     def status(chosen):
         bounds = [*high[chosen], *-low[chosen]]
         return linprog([0, 0, 0], A_ub=np.concatenate([rows[chosen], -rows[chosen]]), b_ub=bounds).status
 
     assert status(slice(None)) == 2  # infeasible
-    assert status(slice(1, None)) == 0  # two of them do fit
+    assert status(slice(1, None)) == 0  # two of them fit
 
 
 def test_the_result_file_holds_what_is_counted_today():
-    """``sbmt cost --json FILE`` counts; memory was measured at commit a9f0fe7."""
+    """``sbmt cost --json FILE`` writes the counts. Memory was measured at commit a9f0fe7."""
     again = cost_report() | {"paper": PAPER["table_3"]}
     again, published = json.loads(json.dumps(again)), load("costs")
     assert {name: published[name] for name in again} == again

@@ -1,4 +1,4 @@
-"""The fixture that every way to draw goes through."""
+"""The fixture that runs a test for every way to draw masks."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.samplers.laws import Draw
 
 @pytest.fixture
 def draw(request, monkeypatch):
-    """See ``each_draw``; a test may also name one way by ``@pytest.mark.parametrize("draw", […], indirect=True)``."""
+    """See ``each_draw``. A test may also name one way by ``@pytest.mark.parametrize("draw", […], indirect=True)``."""
     return Draw(request.param, monkeypatch)

@@ -1,4 +1,4 @@
-"""Block models with difficult cells, the law their edges must have, and ways to draw many masks."""
+"""Block models with difficult cells, the law of their edges, and ways to draw many masks."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from sbmt.samplers import RESERVED, SAMPLERS, Sampler, law_of
 from sbmt.samplers.exact import sample_with_torch
 from tests.statistics import binomial_p_values
 
-SHARE = 0.0035  # of the suite's false alarms, for each of the tests here
+SHARE = 0.0035  # share of the suite's false alarms for each test here
 
 
 def case(query, block, key):
@@ -31,8 +31,8 @@ CASES = {  # three queries, four keys, two clusters: query memberships, block ma
     "one row certain": case([[1, 0], [0, 0.9], [0, 0.2]], [[1, 1], [0.01, 0.05]], ONE_HOT[1]),
 }
 
-PADDING = 800  # keys on either side of the real ones: rows then expect few enough candidates to be drawn by points
-DRAWS = {  # the sampler, constants that are set for the test, and how many padded keys there are on either side
+PADDING = 800  # with padded keys on either side, rows expect few enough candidates to be drawn by points
+DRAWS = {  # the sampler, constants set for the test, and the number of padded keys on either side
     "bernoulli": ("bernoulli", {}, 0),
     "fastrg": ("fastrg", {}, 0),
     "exact": ("exact", {}, 0),
@@ -40,20 +40,20 @@ DRAWS = {  # the sampler, constants that are set for the test, and how many padd
     "torch": ("torch", {}, 0),
     "torch by candidates": ("torch", {"samplers.exact.DENSE_SHARE": float("inf")}, 0),
 }
-DRAWS |= {name: (name, {}, 0) for name in SAMPLERS if name not in RESERVED}  # a plugin's: docs/how-to/add-sampler.md
+DRAWS |= {name: (name, {}, 0) for name in SAMPLERS if name not in RESERVED}  # of a plugin: docs/how-to/add-sampler.md
 each_draw = pytest.mark.parametrize("draw", DRAWS, indirect=True)
 each_link = pytest.mark.parametrize("link", ["bilinear", "poisson"])
 
 
 class Draw:
-    """One way to draw masks: a sampler on one of its code paths."""
+    """One way to draw masks, which is a sampler on one of its code paths."""
 
     def __init__(self, name, monkeypatch):
         self.sampler, constants, self.n_padded = DRAWS[name]
-        self.n_masks = 1000 if "candidates" in name else 4000  # many candidates for each edge take their time
+        self.n_masks = 1000 if "candidates" in name else 4000  # many candidates per edge take longer
         for constant, value in constants.items():
             monkeypatch.setattr(f"sbmt.{constant}", value)
-        if self.sampler == "torch":  # what runs on other devices
+        if self.sampler == "torch":  # the code for other devices
             monkeypatch.setitem(SAMPLERS, "torch", Sampler(sample_with_torch))
 
     def edges(self, model, exploration=0.0, seed=0, **options):
@@ -61,7 +61,7 @@ class Draw:
         return sample_edges(model, self.sampler, exploration=exploration, generator=generator, **options)
 
     def masks(self, model, n_masks, exploration=0.0, n_seeds=4):
-        """bool ``(n_masks, *model.shape)``: the model many times over, a few seeds, every edge list checked."""
+        """Draws bool ``(n_masks, *model.shape)`` from copies of the model with a few seeds; checks every edge list."""
         n_copies = n_masks // n_seeds
         copies = repeat_rows(model, n_copies, self.n_padded) if self.n_padded else repeat_examples(model, n_copies)
         drawn = [replace(self.edges(copies, exploration, seed), check=True).to_dense() for seed in range(n_seeds)]
@@ -74,7 +74,7 @@ class Draw:
         return torch.cat(drawn).reshape(n_masks, *model.shape).numpy()
 
     def law(self, model, exploration=0.0):
-        """What each edge's probability must be, from first principles."""
+        """Returns the probability of each edge from first principles."""
         factors = (t.detach().numpy() for t in (model.query_membership, model.block_matrix, model.key_membership))
         rate = np.einsum("bhiu,huv,bhjv->bhij", *factors, optimize=True) + exploration
         for mask, axes in ((model.query_mask, (1, 3)), (model.key_mask, (1, 2))):
@@ -84,7 +84,7 @@ class Draw:
 
 
 def rebuilt(model, of_query, of_key, query_mask, key_mask):
-    """A model of tokens that ``of_query`` and ``of_key`` pick from this one's."""
+    """Returns a model of tokens selected from this model by ``of_query`` and ``of_key``."""
     if isinstance(model, CrossedModel):
         query, key = (model.query_part, model._query), (model.key_part, model._key)
         chosen = [tuple(of(x.detach()) for x in pair) for of, pair in ((of_query, query), (of_key, key))]
@@ -99,7 +99,7 @@ def repeat_examples(model, n):
 
 
 def repeat_rows(model, n, n_padded):
-    """Its queries n times, and padded keys before and after its own."""
+    """Repeats the queries n times, and adds padded keys before and after the keys."""
     batch, _, _, n_keys = model.shape
     key = torch.nn.functional.pad(torch.arange(n_keys), (n_padded, n_padded))  # padding looks like the first key
     own = torch.ones(batch, n_keys, dtype=torch.bool) if model.key_mask is None else model.key_mask
@@ -111,7 +111,7 @@ def repeat_rows(model, n, n_padded):
 def random_model(
     batch=2, heads=3, n_queries=5, n_keys=7, n_clusters=4, *, seed=0, masks=(None, None), link="bilinear", scale=1.0
 ):
-    """Memberships in [0, 1]; a block matrix of sum ``scale``: if that is 1, no rate is clamped."""
+    """Draws memberships in [0, 1], and a block matrix of sum ``scale``: if this is 1, no rate is clamped."""
     generator = torch.Generator().manual_seed(seed)
     shapes = (batch, heads, n_queries, n_clusters), (heads, n_clusters, n_clusters), (batch, heads, n_keys, n_clusters)
     query, block, key = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
@@ -119,13 +119,13 @@ def random_model(
 
 
 def stacked(names=tuple(CASES), link="bilinear"):
-    """The named cases as the heads of one model."""
+    """Returns the named cases as the heads of one model."""
     query, block, key = (torch.stack(parts) for parts in zip(*(CASES[name] for name in names), strict=True))
     return BlockModel(query[None], block, key[None], link=link)
 
 
 def uneven_model():
-    """Two heads of two examples with 400 keys, whose rows expect many edges, few, or none, by turns."""
+    """Returns two heads of two examples with 400 keys, whose rows expect many, few, or no edges in turn."""
     lengths = (12, [12, 0]), (400, [400, 300])
     masks = [torch.arange(n) < torch.tensor(real)[:, None] for n, real in lengths]
     model = random_model(2, 2, 12, 400, 3, masks=masks)
@@ -134,13 +134,13 @@ def uneven_model():
 
 
 def uniform_model(probability, n_queries, n_keys):
-    """Every edge has the same probability: one cluster."""
+    """Returns a model with one cluster, in which all edges have the same probability."""
     queries, keys = (torch.ones(1, 1, n, 1, dtype=torch.float64) for n in (n_queries, n_keys))
     return BlockModel(queries, torch.full((1, 1, 1), probability, dtype=torch.float64), keys)
 
 
 def law_p_values(masks, probability):
-    """Counts of every cell, and of all cells of equal probability taken together."""
+    """Tests the counts of every cell, and of all cells of equal probability together."""
     n, counts = len(masks), masks.sum(0).ravel()
     levels, level = np.unique(probability.ravel().round(12), return_inverse=True)
     trials, totals = n * np.bincount(level), np.bincount(level, weights=counts)

@@ -1,4 +1,4 @@
-"""Cells are independent: within a row, across rows, heads and examples, and all of a small graph jointly."""
+"""Tests that cells are independent within and across rows, heads and examples, and jointly in a small graph."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_consecutive_examples_are_not_correlated(draw, judge):
     judge(joint_p_values(here[:, :, None], there[:, None], probability[:, None], probability))
 
 
-SMALL = (  # graphs of four cells whose 16 patterns are all common enough for a chi-square
+SMALL = (  # graphs of four cells, all 16 patterns of which are frequent enough for a chi-square test
     case([[0.9, 0.2], [0.3, 0.7]], [[0.6, 0.2], [0.9, 0.1]], [[0.5, 0.6], [0.7, 0.9]]),  # asymmetric
     case([[0.9, 0.8], [0.5, 0.9]], [[0, 0.5], [0.5, 0]], [[0.8, 0.8], [0.9, 0.3]]),  # anti-diagonal
 )

@@ -1,4 +1,4 @@
-"""Every cell of every sampler has its probability, whatever the shape and the padding."""
+"""Tests the probability of every cell for every sampler, with any shape and padding."""
 
 import pytest
 import torch
@@ -59,6 +59,6 @@ def test_crossed_models_with_many_keys_in_each_pair_of_parts(draw, judge):
 @pytest.mark.parametrize("draw", ["exact by points", "torch by candidates"], indirect=True)
 @pytest.mark.parametrize("probability, n_masks", [(0.02, 132), (0.5, 1668), (0.9, 600), (0.999, 80)])
 def test_thinned_candidates_have_their_law_to_a_thousandth(draw, probability, n_masks, judge):
-    """Two standard deviations of the share of edges are at most 0.001."""
+    """Two standard deviations of the density are at most 0.001."""
     model = uniform_model(probability, 30, 20)
     judge(law_p_values(draw.masks(model, n_masks), draw.law(model)))

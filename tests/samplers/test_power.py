@@ -1,4 +1,4 @@
-"""The statistics see what they should: a sampler made wrong on purpose is rejected at the same level."""
+"""Tests the power of the statistics: an incorrect sampler is rejected at the same level."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A sampler of the user's: taken by its name, everywhere, and refused where it cannot be what it says."""
+"""Tests a user's sampler, which is accepted by name everywhere, and rejected if it breaks the rules."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from tests.samplers.laws import random_model
 
 @pytest.fixture(autouse=True)
 def table():
-    """The table of samplers, restored after the test, in place: layers hold the table itself."""
+    """Returns the table of samplers, which is restored in place after the test, since layers refer to it."""
     before = dict(SAMPLERS)
     yield
     SAMPLERS.clear()
@@ -23,7 +23,7 @@ def table():
 
 @pytest.fixture
 def calls():
-    """Names the dense sampler as ``mine``; what it is called with, call by call, but for the block model."""
+    """Registers the dense sampler as ``mine``, and records the arguments of every call except the block model."""
     noted = []
 
     def draw(block_model, exploration, seed, first_example):

@@ -1,4 +1,4 @@
-"""What every sampler promises besides its law: repeatability, streams that do not mix, plain refusals."""
+"""Tests properties of every sampler besides its law: repeatability, independent streams, and clear errors."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ MASKS = tuple(torch.arange(n) < torch.tensor(real)[:, None] for n, real in REAL_
 
 @pytest.fixture(params=["padded", "uneven rows", "crossed"])
 def model(request):
-    """Rows of all kinds: certain, thin and empty; drawn by points and drawn key by key."""
+    """Returns rows of all kinds: certain, sparse and empty, drawn by points and drawn key by key."""
     if request.param == "padded":
         return random_model(6, 2, 7, 9, 3, masks=MASKS)
     return uneven_model() if request.param == "uneven rows" else crossed_model(n_keys=120, scale=0.5, is_padded=True)
@@ -116,7 +116,7 @@ def test_rates_of_zero_give_no_edge_and_no_gradient_is_recorded(draw, link):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_rates_over_all_magnitudes(dtype):
-    """From 1e30 down to what a type can just hold: certain edges are there, all but impossible ones are not."""
+    """Rates go from 1e30 to the smallest number of a type; certain edges are drawn, nearly impossible ones are not."""
     many = torch.ones(2, 1, 50, 1, dtype=dtype)
     for rate in (30.0, 1e30):
         block = torch.full((1, 1, 1), rate, dtype=dtype)

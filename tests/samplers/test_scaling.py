@@ -1,4 +1,4 @@
-"""Work and memory follow the edges, not the pairs. What is counted is numbers written, never time."""
+"""Work and memory grow with edges, not with pairs. The tests count numbers written, and measure no times."""
 
 import sys
 
@@ -30,12 +30,12 @@ class CountNumbers(TorchDispatchMode):
 
 
 def thin_model(n, n_stars=0, n_clusters=8, degree=16):
-    """About ``degree`` keys per query, and a few queries that reach every key with probability 1."""
+    """Returns a model with about ``degree`` keys per query, and a few queries that have an edge to every key."""
     generator = torch.Generator().manual_seed(n)
     query, key = (torch.rand(1, 1, n, n_clusters, generator=generator) for _ in range(2))
     block = torch.rand(1, n_clusters, n_clusters, generator=generator)
     block *= degree / n / (query.mean(2) @ block[0] @ key.mean(2).mT).item()
-    query[..., 0], block[:, 0], key[..., 0] = 0.0, 1.0, 1.0  # cluster 0 is for the stars
+    query[..., 0], block[:, 0], key[..., 0] = 0.0, 1.0, 1.0  # cluster 0 is for queries with all keys
     query[:, :, torch.randperm(n, generator=generator)[:n_stars]] = torch.eye(n_clusters)[0]
     return BlockModel(query, block, key)
 

@@ -1,4 +1,4 @@
-"""Choosing by weight and Poisson counts against plain loops, exact shares and scipy."""
+"""Compares weighted choices and Poisson counts with plain loops, exact shares and scipy."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ from sbmt.samplers.streams import choose_by_weight, cumulative_table, poisson_qu
 
 
 def plain_choice(weights, word):
-    """The first entry whose cumulative share exceeds word / 2³²."""
+    """Returns the first entry whose cumulative share exceeds word / 2³²."""
     return next(i for i in range(len(weights)) if sum(weights[: i + 1]) * WORD > word * sum(weights))
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=4), st.data())
 def test_a_word_chooses_the_entry_whose_interval_contains_it(tables, data):
-    # Words right at the edge of an interval are left out: there the table is rounded to whole steps.
+    # Words at the boundary of an interval are left out, since the table is rounded to whole steps there.
     table = cumulative_table(torch.tensor(tables, dtype=torch.float64))
     which = data.draw(st.integers(0, len(tables) - 1))
     word = data.draw(st.integers(0, WORD - 1).filter(lambda w: (w * sum(tables[which])) % WORD > sum(tables[which])))
@@ -38,6 +38,6 @@ def test_poisson_quantiles_equal_those_of_scipy(rate):
     u = torch.cat([torch.rand(2000, dtype=torch.float64), torch.tensor([2.0**-33, 1 - 2.0**-33], dtype=torch.float64)])
     found = poisson_quantile(u, torch.full_like(u, rate)).numpy()
     below, at = stats.poisson.cdf(found - 1, rate), stats.poisson.cdf(found, rate)
-    tolerance = 1e-9  # of the incomplete gamma functions, far below a step of 2⁻³³ in all but the tails
+    tolerance = 1e-9  # error of the incomplete gamma functions, far below a step of 2⁻³³ except in the tails
     assert np.all(below <= u.numpy() * (1 + tolerance)) and np.all(at >= u.numpy() * (1 - tolerance))
     assert (found == 0).all() == (rate <= 1e-12)

@@ -45,7 +45,7 @@ class _Server(SimpleHTTPRequestHandler):
         pass
 
     def end_headers(self) -> None:
-        self.send_header("Cache-Control", "max-age=3600")  # shared files are loaded once
+        self.send_header("Cache-Control", "max-age=3600")  # files shared by pages are loaded only once
         super().end_headers()
 
 

@@ -11,12 +11,12 @@ SIZES = {name: sum(claim.group == name for claim in CLAIMS) for name in GROUPS}
 
 
 def shown(page) -> list[str]:
-    """The visible groups."""
+    """Returns the visible groups."""
     return [one.get_attribute("data-group") for one in page.locator("section[data-group]").all() if one.is_visible()]
 
 
 def pressed(page) -> str:
-    """The pressed button; there is always one."""
+    """Returns the pressed button, of which there is always one."""
     [button] = page.locator("#errata-filter button[aria-pressed=true]").all()
     return button.get_attribute("value")
 

@@ -1,4 +1,4 @@
-"""Checks of the built files that need no browser: links and descriptions."""
+"""Checks the links and descriptions in the built files, without a browser."""
 
 import posixpath
 import re
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.site
 
 
 class Outline(HTMLParser):
-    """The anchors of a page, and its links."""
+    """The anchors and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def outlines(site: Path) -> dict[str, Outline]:
-    """The outline of every page, by its path in the site."""
+    """Returns the outline of every page, by its path in the site."""
     pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
     return {path.relative_to(site).as_posix(): Outline(path.read_text("utf-8")) for path in pages}
 

@@ -1,4 +1,4 @@
-"""Notebook pages: solutions are folded, and comments for the tests are removed."""
+"""Tests notebook pages: solutions are folded, and comments for the tests are removed."""
 
 import json
 import re

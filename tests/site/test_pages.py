@@ -1,4 +1,4 @@
-"""Every page in a browser."""
+"""Tests every page in a browser."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.site
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_reads_well(visit: Visit, name: str) -> None:
-    """Maths is typeset, folds open, pictures load, all of it from this host, and nothing is too wide for a phone."""
+    """Maths is typeset, folds open, pictures load, everything is local, and no page is too wide for a phone."""
     page = visit.open(name).page
     assert page.evaluate(MATHS) == []
     folded = page.locator(".jupyter-wrapper details.fold > :not(summary)")

@@ -1,4 +1,4 @@
-"""The playground: controls work by mouse, touch and keyboard, and there is a picture without scripts."""
+"""Tests the playground: controls work by mouse, touch and keyboard, and there is a picture without scripts."""
 
 from types import SimpleNamespace
 
@@ -27,12 +27,12 @@ PLACE = """(place) => {
     const [left, top] = window.sbmtPlayground.plane.frame(canvas.clientWidth).toCanvas(place);
     return [box.left + left, box.top + top];
 }"""
-"""Where a place of the plane lies in the window."""
+"""Maps a point of the plane to its position in the window."""
 
 
 @pytest.fixture
 def page(visit: Visit) -> object:
-    """The playground, fully visible, once its fonts have loaded."""
+    """Returns the playground, fully visible, once its fonts have loaded."""
     page = visit.open("playground.html").page
     page.set_viewport_size({"width": 1280, "height": 1400})
     page.evaluate("document.fonts.ready")
@@ -40,7 +40,7 @@ def page(visit: Visit) -> object:
 
 
 def state(page):
-    """The state of the session, once the page shows it."""
+    """Returns the state of the session, once the page shows it."""
     page.evaluate(FRAME)
     return SimpleNamespace(**page.evaluate(STATE))
 

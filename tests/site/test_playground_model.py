@@ -1,4 +1,4 @@
-"""The arithmetic of the playground, compared with the library."""
+"""Compares the arithmetic of the playground with the library."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def run(browser):
 
 
 def sample_points(scale, is_shared, seed=0):
-    """Seven queries, five keys and four clusters, all different, as leaves."""
+    """Returns seven queries, five keys and four clusters, all different, as leaves."""
     generator = torch.Generator().manual_seed(seed)
     sizes = {"queries": 7, "keys": 5, "clusters": 4}
     points = {
@@ -54,7 +54,7 @@ def to_json(points):
 
 
 def library_model(points, link):
-    """The block model of the library's own layer, whose MLP is the identity."""
+    """Returns the block model of the library's own layer, whose MLP is the identity."""
     layer = sbmt.SBMAttention(2, 1, 4, link=link).double()
     layer.node_mlp = torch.nn.Identity()
     del layer.clusters
@@ -64,7 +64,7 @@ def library_model(points, link):
 
 
 def expected_mask(model, rule):
-    """Edge probabilities; Algorithm 1 has those of the Poisson link, for any rates."""
+    """Returns edge probabilities. Algorithm 1 has those of the Poisson link, for any rates."""
     if rule["law"] == "algorithm1":
         model = sbmt.BlockModel(model.query_membership, model.block_matrix, model.key_membership, link="poisson")
     return model.expected_mask(rule["exploration"])[0, 0]
@@ -98,7 +98,7 @@ def test_block_model_and_gradient_are_those_of_the_library(run, rule, scale, is_
         if leaf is None:
             assert slope[name] is None
         else:
-            assert scale > 1 or leaf.grad.abs().max() > 1e-3  # far out, slopes underflow
+            assert scale > 1 or leaf.grad.abs().max() > 1e-3  # far from the origin, slopes underflow
             assert_close(slope[name], leaf.grad)
 
 
@@ -138,7 +138,7 @@ RATES = [[0.0, 1.0, 0.1], [0.45, 0.8, 0.03]]
 @pytest.mark.statistical(share=0.001)
 @pytest.mark.parametrize("rule", [RULES[0], RULES[1], RULES[2], RULES[4]], ids=lambda rule: json.dumps(rule))
 def test_masks_follow_their_law(run, rule, judge):
-    """Per cell, per pair of cells, and from one draw to the next."""
+    """Tests draws per cell, per pair of cells, and from one draw to the next."""
     masks = run(
         """return Array.from({ length: nDraws }, (_, draw) =>
             model.sampleMask(rates, rule, random.uniforms(7, draw, 2, 3)).mask.flat().map(Number).join(""));""",

@@ -1,4 +1,4 @@
-"""The three questions at the end of each notebook page: form, judgement, storage, and ticks on the learning path."""
+"""Tests the questions at the end of each notebook page: form, judgement, storage, and ticks on the learning path."""
 
 import tomllib
 from pathlib import Path
@@ -59,6 +59,6 @@ def test_answers_are_judged_and_remembered(visit: Visit) -> None:
     page.evaluate("n => localStorage.setItem('sbmt.course', JSON.stringify({ done: ['00', n] }))", number)
     page.reload()
     assert page.locator(f"[data-notebook='{number}'] .course-tick").inner_text() == "✓ done"
-    assert page.locator(".course-progress").inner_text().startswith("1 of ")  # asides do not count
+    assert page.locator(".course-progress").inner_text().startswith("1 of ")  # not counting asides
     page.locator(".course-progress button").click()
     assert page.locator(".course-tick:not(:empty)").count() == 0

@@ -1,4 +1,4 @@
-"""What single pages promise: the landing page, the API, the learning path, and the texts that a search shows."""
+"""Tests single pages: the landing page, the API, the learning path, and the texts that a search shows."""
 
 import importlib
 import re
@@ -24,7 +24,7 @@ def test_the_landing_page_counts_claims(site: Path) -> None:
 
 
 def test_the_first_command_installs_what_the_site_offers(site: Path) -> None:
-    """It installs the wheel that the site offers, without a copy of the repository."""
+    """The page installs the wheel that the site offers, without a copy of the repository."""
     text = (DOCS / "index.md").read_text("utf-8")
     wheel = re.search(r'```console\npip install "(.+?\.whl)\[train,plots\]"\nsbmt demo\n```', text)[1]
     assert f"](downloads/{wheel})" in text

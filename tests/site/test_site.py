@@ -1,4 +1,4 @@
-"""The pages agree with the program: their code runs, and their commands and options exist."""
+"""Tests that pages agree with the program: their code runs, and their commands and options exist."""
 
 import os
 import re
@@ -29,18 +29,18 @@ SBMT = get_command(app)
 
 @pytest.mark.parametrize("source", [source for source, text in TEXTS.items() if FENCE.search(text)])
 def test_code_on_pages_runs(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # for files that pages write
-    jaxtyping.config.update("jaxtyping_disable", True)  # as readers run it; a fixture of all tests sets this back
+    monkeypatch.chdir(tmp_path)  # a folder for files that pages write
+    jaxtyping.config.update("jaxtyping_disable", True)  # as readers run it; a fixture of all tests restores this
     namespace: dict[str, object] = {}
     with ExitStack() as stack:
-        for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # pages do not affect each other
+        for table in (os.environ, BACKENDS, SAMPLERS, ATTENTIONS):  # pages must not affect each other
             stack.enter_context(patch.dict(table))
         for code in FENCE.findall(TEXTS[source]):
             exec(compile(code, source, "exec"), namespace)
 
 
 def commands(text: str):
-    """The arguments of ``sbmt`` in the shell blocks of a page."""
+    """Returns the arguments of ``sbmt`` in the shell blocks of a page."""
     for fence in SHELL.findall(text):
         for line in fence.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -65,7 +65,7 @@ def test_commands_on_pages_are_taken() -> None:
     for words in chain(*found.values()):
         parse(words)
     assert found["cli.md"] and found["how-to/own-data.md"]
-    assert len([words for words in found["how-to/many-gpus.md"] if words[:1] == ["train"]]) >= 4  # by torchrun, too
+    assert len([words for words in found["how-to/many-gpus.md"] if words[:1] == ["train"]]) >= 4  # also by torchrun
 
 
 def test_every_command_has_a_section() -> None:

@@ -1,4 +1,4 @@
-"""A visitor of the built site: a browser page with its error messages and requests."""
+"""A visitor to the built site: a browser page with its error messages and requests."""
 
 import runpy
 from pathlib import Path
@@ -24,7 +24,7 @@ IN_SIGHT = "nodes => nodes.map(node => node.checkVisibility())"
 
 
 def load_hook(name: str) -> SimpleNamespace:
-    """The names of a module of ``docs/hooks``."""
+    """Returns the names in a module of ``docs/hooks``."""
     return SimpleNamespace(**runpy.run_path(str(DOCS / "hooks" / f"{name}.py")))
 
 
@@ -70,11 +70,11 @@ class Visit:
         return self
 
     def search(self, word: str) -> str:
-        """The first result for a word; waits until there is one."""
+        """Returns the first search result for a word, after waiting until there is one."""
         field = self.page.locator("[data-md-component=search-query]")
         field.click()
         field.fill(word)
-        field.press("End")  # the search listens to keys
+        field.press("End")  # the search reacts to keys
         result = self.page.locator(".md-search-result__item").first
         result.wait_for(state="visible")
         return result.inner_text()

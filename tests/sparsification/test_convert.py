@@ -1,4 +1,4 @@
-"""Fitted masks in the place of full attention, with all weights as they were."""
+"""Tests the replacement of full attention by fitted masks, with all weights unchanged."""
 
 import copy
 
@@ -21,7 +21,7 @@ def tokens(n=12, batch=3, seed=0):
 
 
 def saturate(model):
-    """Makes every edge certain, so that a mask holds all pairs."""
+    """Makes every edge certain, so that a mask contains all pairs."""
     for layer in fitted_layers(model).values():
         layer.log_start.fill_(30.0)
 
@@ -126,15 +126,15 @@ def test_tied_projections_stay_tied():
 
 
 class Different(nn.MultiheadAttention):
-    """Might attend in another way."""
+    """A subclass that might compute a different attention."""
 
 
 class DifferentFull(sbmt.baselines.FullAttention):
-    """Might do anything."""
+    """A module that might do anything."""
 
 
 def adapt(attention):
-    """What an adapter does: another module in the place of a projection."""
+    """Does what an adapter does: replaces a projection by another module."""
     attention.out_proj = nn.Sequential(attention.out_proj, nn.Identity())
 
 

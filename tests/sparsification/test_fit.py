@@ -1,4 +1,4 @@
-"""Fitting block models with everything else frozen."""
+"""Tests fits of block models, with everything else frozen."""
 
 import copy
 
@@ -16,7 +16,7 @@ WIDTH = 16
 
 
 class Twins(nn.Module):
-    """One head whose full attention goes from a token to its twin: equal tokens attend each other."""
+    """A head with full attention from each token to its twin, since equal tokens attend to each other."""
 
     def __init__(self, sharpness=25.0):
         super().__init__()
@@ -32,7 +32,7 @@ class Twins(nn.Module):
 
 
 def pairs(batch=8, n=24, seed=0):
-    """Unit vectors, each of them twice in a sequence."""
+    """Returns unit vectors, each of which occurs twice in a sequence."""
     generator = torch.Generator().manual_seed(seed)
     half = nn.functional.normalize(torch.randn(batch, n // 2, WIDTH, generator=generator), dim=-1)
     return torch.cat([half, half], 1)
@@ -40,7 +40,7 @@ def pairs(batch=8, n=24, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    jaxtyping.config.update("jaxtyping_disable", True)  # as in whole runs; a fixture of each test sets it back
+    jaxtyping.config.update("jaxtyping_disable", True)  # as in whole runs; a fixture of each test restores it
     torch.manual_seed(0)
     model = sbmt.sparsify(Twins().eval(), edges_per_query=12.0, n_clusters=256)
     batches = [pairs(seed=seed) for seed in range(12)]
@@ -54,7 +54,7 @@ def test_fit_finds_where_attention_goes(fitted):
     quality = report.layers["attention.attention"]
     assert len(report.losses) == 300
     assert sum(report.losses[-10:]) < sum(report.losses[:10]) - 10
-    assert quality.attention_mass.item() > max(0.85, before.mean("attention_mass"))  # more of it, in far fewer pairs
+    assert quality.attention_mass.item() > max(0.85, before.mean("attention_mass"))  # more mass, in far fewer pairs
     assert quality.density.item() < 0.4 * before.mean("density")
     assert quality.error.item() < 0.85 * before.mean("error")
     unseen = sbmt.sparsification.measure_masks(model, [pairs(seed=seed) for seed in range(100, 104)])
@@ -67,7 +67,7 @@ def test_expected_edges_are_as_requested(fitted):
     x = torch.cat([pairs(seed=seed) for seed in range(12)])
     query, key = (nn.functional.linear(x, w)[:, None] for w in model.attention.in_proj_weight.chunk(3)[:2])
     mean = layer.block_model(query, key).sum_of_rates().mean() / x.shape[1]
-    assert mean.item() == pytest.approx(12.0, rel=0.15)  # c, at the best common rate
+    assert mean.item() == pytest.approx(12.0, rel=0.15)  # equals c at the best common rate
 
 
 def test_nothing_but_block_models_changes():
@@ -84,7 +84,7 @@ def test_nothing_but_block_models_changes():
     assert {name: p.requires_grad for name, p in model.named_parameters()} == wants
     assert [m.training for m in model.modules()] == modes
     assert not model.attention.attention.is_dense
-    with pytest.raises(TypeError):  # a failure leaves the model as it was, too
+    with pytest.raises(TypeError):  # a failure leaves the model unchanged, too
         sbmt.fit_block_models(model, [(1, 2, 3)], steps=3)
     assert {name: p.requires_grad for name, p in model.named_parameters()} == wants
     assert [m.training for m in model.modules()] == modes and not model.attention.attention.is_dense
@@ -130,7 +130,7 @@ def test_bad_input(batches, arguments, words):
 
 
 class Checkpointed(Twins):
-    """Computes its attention again in the backward pass."""
+    """A module that computes its attention again in the backward pass."""
 
     use_reentrant = True
 

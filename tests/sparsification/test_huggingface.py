@@ -1,4 +1,4 @@
-"""Fitted masks in models of Hugging Face Transformers, built small from their configurations."""
+"""Tests fitted masks in small models of Hugging Face Transformers, built from their configurations."""
 
 import json
 
@@ -23,7 +23,7 @@ SHARED = {"num_key_value_heads": 2}
 SMALL = {"n_clusters": 16}
 
 
-MODELS = {  # two queries share a key in EuroBERT, Llama and Qwen
+MODELS = {  # two query heads share a key head in EuroBERT, Llama and Qwen
     "bert": (transformers.BertForMaskedLM, SIZES | WORDS),
     "distilbert": (transformers.DistilBertModel, WORDS | {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}),
     "eurobert": (transformers.EuroBertModel, SIZES | WORDS | ENDS | SHARED | {"head_dim": 8}),
@@ -48,7 +48,7 @@ def make(name, **more):
 
 
 def sentences():
-    """Three, of which one is padded."""
+    """Returns three sequences, one of which is padded."""
     words = torch.randint(3, 50, (3, 20), generator=torch.Generator().manual_seed(1))
     return {"input_ids": words, "attention_mask": (torch.arange(20) < torch.tensor([[20], [12], [20]])).long()}
 
@@ -58,7 +58,7 @@ def pictures():
 
 
 def prompts():
-    """Three, of which one is padded at its start."""
+    """Returns three sequences, one of which is padded at its start."""
     batch = sentences()
     return batch | {"attention_mask": batch["attention_mask"].flip(1)}
 
@@ -72,7 +72,7 @@ def sparsified(model):
 
 
 def saturated(model):
-    """Masks that hold every pair."""
+    """Returns a model whose masks contain every pair."""
     model = sparsified(model)
     for layer in fitted_layers(model).values():
         layer.log_start.fill_(30.0)
@@ -194,7 +194,7 @@ def test_unsupported_attentions_and_settings_are_refused(name, more, settings, w
 
 
 def bert_without_masks():
-    sparsified(make("bert"))  # which registers the attention
+    sparsified(make("bert"))  # this registers the attention
     model = make("bert")
     model.set_attn_implementation("sbmt")
     return model
@@ -237,14 +237,14 @@ def test_whatever_changes_scores_is_refused_and_the_rest_is_not():
 
 
 class LowRank(torch.nn.Module):
-    """A projection with an adapter, as LoRA makes one: it has no weight of its own."""
+    """A projection with an adapter, as in LoRA, which has no weight of its own."""
 
     def __init__(self, base):
         super().__init__()
         self.base, self.low = base, torch.nn.Parameter(torch.randn(base.out_features, 1, generator=torch.Generator()))
 
     def forward(self, x):
-        """The projection and a term of rank 1."""
+        """Adds a term of rank 1 to the projection."""
         return self.base(x) + x.mean(-1, keepdim=True) * self.low.T
 
 
@@ -268,7 +268,7 @@ def test_adapters_pruning_and_weight_norm_are_called(is_before):
 
 
 def test_a_fitted_mask_takes_an_empty_batch():
-    """Models themselves fail before, in reshaping."""
+    """Without this check, models would fail earlier, when reshaping."""
     heads = torch.zeros(0, 4, 6, 8, requires_grad=True)
     found, _ = attend(saturated(make("bert")).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
     found.sum().backward()

@@ -1,4 +1,4 @@
-"""What masks see of full attention."""
+"""Tests measures of how much of full attention masks cover."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def batch(seed=0):
 
 
 def window(model):
-    """Windows in the place of all masks."""
+    """Returns windows in place of all masks."""
     return {
         name: sbmt.build_attention("random_mask", d_head=8, n_heads=HEADS, mask_density=0.0, window=4)
         for name in seen_heads(model, batch())
@@ -66,7 +66,7 @@ def test_measures_are_those_of_their_definition(model):
 
 
 def test_layers_get_the_inputs_of_full_attention(model):
-    """Masks of lower layers do not disturb what higher ones are measured on."""
+    """Masks of lower layers do not affect the inputs on which higher layers are measured."""
     once, again = seen_heads(model, batch()), seen_heads(model, batch())
     assert all(torch.equal(once[name].query, again[name].query) for name in once)
     assert [heads.query.shape for heads in once.values()] == [(3, HEADS, N, 8)] * 2

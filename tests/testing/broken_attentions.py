@@ -1,4 +1,4 @@
-"""An attention written from scratch, and copies of it with one thing wrong each."""
+"""An attention mechanism written from scratch, and copies that are wrong in one way each."""
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from sbmt.types import AttentionOutput
 
 
 class Honest(nn.Module):
-    """Softmax over a random half of the pairs (or all), as a learner would write it; every step can be replaced."""
+    """Softmax over a random half of the pairs, or all of them, in replaceable steps, as a learner might write it."""
 
     def __init__(self, is_random=True):
         super().__init__()
@@ -81,7 +81,7 @@ def draw_by_calls(self, query, is_pair, generator):
 
 
 weights, mix, draw, densities = Honest.weights, Honest.mix, Honest.draw, Honest.densities
-# By what is wrong: the checks that must fail, and the method that is another.
+# By error: the checks that must fail, and the method that is replaced.
 BROKEN = {
     "leaks padding": ({"padding", "company", "edges"}, "weights", lambda self, s, m: s.softmax(-1)),
     "leaks padding in training": (
@@ -119,6 +119,6 @@ BROKEN = {
 
 
 def broken(name):
-    """The attention with this wrong, and the checks that must fail."""
+    """Returns the attention mechanism with the named error, and the checks that must fail."""
     checks, method, changed = BROKEN[name]
     return type("Broken", (Honest,), {method: changed})(), checks

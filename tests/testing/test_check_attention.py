@@ -1,4 +1,4 @@
-"""The conformance kit passes what is right, and names what is wrong."""
+"""The conformance kit accepts correct attention mechanisms, and names the errors of others."""
 
 import copy
 import re
@@ -12,7 +12,7 @@ from sbmt.layers.registry import ATTENTIONS
 from sbmt.testing import CHECKS, check_attention
 from tests.testing.broken_attentions import BROKEN, Honest, broken
 
-pytestmark = pytest.mark.bad_input  # some of what the kit gives; shape checks would take three quarters of the time
+pytestmark = pytest.mark.bad_input  # some of the kit's inputs; shape checks would take three quarters of the time
 
 
 PASSING = {
@@ -35,7 +35,7 @@ PASSING = {
     "nystromformer": dict(name="nystromformer"),
     "nystromformer, two landmarks": dict(name="nystromformer", n_landmarks=2),
 }
-"""Every attention of the library by name, with settings that take different ways through its code."""
+"""Every attention mechanism by name, with settings that use different parts of its code."""
 
 
 @pytest.mark.parametrize("name", PASSING)

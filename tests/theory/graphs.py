@@ -1,10 +1,10 @@
-"""Small digraphs and slow, plain decisions about them, to compare the library with."""
+"""Small digraphs, and slow but simple decisions about them for comparison with the library."""
 
 import numpy as np
 
 
 def random_patterns(n_graphs, n_max, seed):
-    """Random patterns of all sizes and densities; some with a few universal tokens, some with planted paths."""
+    """Draws patterns of all sizes and densities, some with a few universal tokens or planted paths."""
     rng = np.random.default_rng(seed)
     for number in range(n_graphs):
         n = int(rng.integers(1, n_max + 1))
@@ -19,7 +19,7 @@ def random_patterns(n_graphs, n_max, seed):
 
 
 def path_ends(pattern):
-    """For every set of tokens, as bits, the tokens at which some path through exactly that set ends, as bits."""
+    """Returns, for every set of tokens, the tokens at which a path through exactly this set can end, both as bits."""
     n = len(pattern)
     into = [sum(1 << int(j) for j in np.flatnonzero(pattern[i]) if j != i) for i in range(n)]
     ends = [0] * (1 << n)
@@ -35,20 +35,20 @@ def path_ends(pattern):
 
 
 def has_path(pattern):
-    """Whether there is a Hamiltonian path, by dynamic programming over all sets of tokens."""
+    """Returns whether there is a Hamiltonian path, by dynamic programming over all sets of tokens."""
     return path_ends(pattern)[-1] != 0
 
 
 def has_cycle(pattern):
-    """Whether there is a Hamiltonian cycle of two tokens or more: paths from token 0, closed."""
+    """Returns whether there is a Hamiltonian cycle of two tokens or more, from closed paths from token 0."""
     from_first = pattern.copy()
-    from_first[0] = False  # nothing leads into the first token, so paths through all tokens start there
+    from_first[0] = False  # no arc leads to the first token, so paths through all tokens start there
     closing = sum(1 << int(j) for j in np.flatnonzero(pattern[0]) if j != 0)
     return len(pattern) > 1 and path_ends(from_first)[-1] & closing != 0
 
 
 def least_paths(pattern):
-    """The path cover number, by the sets that single paths can walk."""
+    """Returns the path cover number, from the sets that single paths can visit."""
     n = len(pattern)
     is_walkable = [end != 0 for end in path_ends(pattern)]
     least = [0] + [n] * ((1 << n) - 1)
@@ -62,7 +62,7 @@ def least_paths(pattern):
 
 
 def products(layers, n_layers):
-    """S(1), S(2), …, as products of integer matrices."""
+    """Yields S(1), S(2), …, as products of integer matrices."""
     reached = np.eye(len(layers[0]), dtype=np.int64)
     for t in range(n_layers):
         reached = (layers[t % len(layers)].astype(np.int64) @ reached > 0).astype(np.int64)
@@ -70,18 +70,18 @@ def products(layers, n_layers):
 
 
 def slow_min_layers(layers, n_layers):
-    """The first full S(t) among ``n_layers``; None if there is none."""
+    """Returns the first t ≤ ``n_layers`` with a full S(t), or None."""
     return next((t for t, reached in enumerate(products(layers, n_layers), start=1) if reached.all()), None)
 
 
 def count_entries(patterns):
-    """Numbers of entries of the matrices and their union, under the names of :func:`theory.pattern_counts`."""
+    """Returns the numbers of entries of the matrices and their union, named as by :func:`theory.pattern_counts`."""
     counts = {f"A{layer}": int(pattern.sum()) for layer, pattern in enumerate(patterns, start=1)}
     return counts | {"union": int(np.logical_or.reduce(patterns).sum())}
 
 
 def three_triangles():
-    """Strongly connected, coverable by cycles, and without a path: a hub whose removal leaves three parts.
+    """Returns a strongly connected graph, coverable by cycles, without a path: removing its hub leaves three parts.
 
     Degrees and matchings see nothing wrong with it, so only exact search tells.
     """

@@ -17,7 +17,7 @@ SIX = EdgeList.from_dense(torch.ones(2, 1, 3, 3, dtype=torch.bool))
 A1 = realisability.realise("A1", 4, 2, "poisson")
 PAIRS = [[0, 1], [2, 3]]
 
-MISTAKES = {  # by what the error says: a function, and arguments that it refuses
+MISTAKES = {  # the words of the error: a function, and invalid arguments
     "1 ≤ k ≤ n": (patterns.blocks, [(3, 4)]),
     "'per_block'": (theory.three_patterns, [(4, 2, "first"), (4, 2, 2)]),
     "c in [0, 2]": (theory.fixed, [(4, 2, 3), (4, 2, True), (4, 2, "1")]),

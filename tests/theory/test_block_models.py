@@ -1,4 +1,4 @@
-"""The block budget, explicit models, facts about samplers and means over masks, against naive enumeration and draws."""
+"""Compares the block budget, explicit models, samplers and means over masks with enumeration and draws."""
 
 import math
 from itertools import combinations, product
@@ -54,7 +54,7 @@ def test_the_poisson_link_draws_every_pattern_and_the_bilinear_one_all_but_block
     inside, outside = attained(realise(name, n, k, relays=relays), pattern)
     assert inside == pytest.approx(1 / k if is_block else 1, abs=1e-12) and outside < 1e-12
     inside, _ = attained(realise(name, n, k, relays=relays), pattern, "fastrg")
-    if not (name == "A1" and k == n):  # then nothing but self-loops is wanted
+    if not (name == "A1" and k == n):  # then only self-loops are wanted
         assert inside == pytest.approx(1 - math.exp(-1 / k if is_block else -1), abs=1e-12)
 
 
@@ -93,7 +93,7 @@ def test_which_models_draw_masks_that_meet_the_conditions(heads, sampler, n_path
 
 
 def test_rates_are_those_of_algorithm_1_step_by_step():
-    """B̄ = D_Y B D_Z spreads over Ȳ and Z̄; with the inverses, as printed, it does not add up."""
+    """B̄ = D_Y B D_Z is distributed over Ȳ and Z̄. With the inverses, as printed, the sum is wrong."""
     rng = np.random.default_rng(3)
     query, key, block = rng.random((4, 3)), rng.random((5, 3)), rng.random((3, 3)) * (rng.random((3, 3)) < 0.6)
     rates = realisability.fastrg_rates(query, block, key)
@@ -133,7 +133,7 @@ def test_expected_entries_are_sums_over_all_pairs(n, k, p, relays, self_loops):
 
 
 def model_of(probability):
-    """A block model whose edge probabilities are exactly these: every token its own cluster."""
+    """Returns a block model with exactly the given edge probabilities, where every token is a cluster."""
     p = torch.as_tensor(probability, dtype=torch.float64)
     eye = torch.eye(len(p), dtype=torch.float64)[None, None]
     return BlockModel(eye, p[None], eye)

@@ -1,4 +1,4 @@
-"""Certificates: three outcomes that are never mixed up, each with a witness that can be checked."""
+"""Tests certificates: three distinct outcomes, each with a witness that can be checked."""
 
 from importlib import import_module
 
@@ -69,7 +69,7 @@ def test_unknown_stays_unknown():
 
 
 def test_many_tokens_are_certified_by_construction(monkeypatch):
-    """n = 1024, k = 32, complete blocks: nothing is left to the solver."""
+    """With n = 1024, k = 32 and complete blocks, the solver is not needed."""
     monkeypatch.setattr(import_module("theory.path_cover"), "MAX_ARCS", 0)
     certificate = certify(three_patterns(1024, 32))
     assert outcomes(certificate) == ["proved"] * 3 and certificate.condition(3).witness == {"n_layers": 5}

@@ -1,4 +1,4 @@
-"""Patterns entry by entry; conditions 1 and 3, their static look-alike and causal variant, against integer products."""
+"""Tests patterns entry by entry, and compares conditions 1 and 3 and their variants with integer products."""
 
 from itertools import product
 
@@ -37,7 +37,7 @@ def random_layers(n_cases, has_loops, seed, n_max=7):
 
 def test_blocks_of_many_tokens():
     n, k = 3 * 10**6, 2 * 10**6
-    assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k passes 2³²
+    assert blocks(n, k)[[1, 2, 3, n - 2, n - 1]].tolist() == [0, 1, 2, k - 2, k - 1]  # i k exceeds 2³²
 
 
 @pytest.mark.parametrize("relays", ["last", "per_block", "list"])
@@ -75,13 +75,13 @@ def test_all_kinds_of_patterns_are_the_same_pattern():
     dense = np.random.default_rng(1).random((6, 6)) < 0.4
     coo = coo_array(dense)
     places = (np.tile(coo.row, 2), np.tile(coo.col, 2))
-    twice = coo_array((np.tile(coo.data, 2), places), shape=dense.shape)  # duplicates are one entry
+    twice = coo_array((np.tile(coo.data, 2), places), shape=dense.shape)  # duplicates count as one entry
     edges = EdgeList.from_dense(torch.from_numpy(dense)[None, None])
     for pattern in (dense, dense.tolist(), csr_array(dense), coo, twice, edges, torch.from_numpy(dense)):
         assert (as_csr(pattern).toarray() == dense).all() and as_csr(pattern).nnz == dense.sum()
     source = csr_array(np.ones((2, 2), dtype=bool))
     source.data[1] = False
-    assert as_csr(source).nnz == 3 and source.nnz == 4  # an explicit zero is no entry, and the source stays as it is
+    assert as_csr(source).nnz == 3 and source.nnz == 4  # an explicit zero is not an entry, and the source is unchanged
     mask = torch.zeros(1, 2, 4, 4, dtype=torch.bool)
     mask[0, 0, 0, 2] = mask[0, 1, 2, 0] = mask[0, 1, 0, 2] = mask[0, 0, 3, 3] = True
     real = torch.tensor([[True, False, True, True]])
@@ -91,7 +91,7 @@ def test_all_kinds_of_patterns_are_the_same_pattern():
 
 @pytest.mark.parametrize("has_loops", [True, False])
 def test_layers_agree_with_integer_products_and_with_waiting_long_enough(has_loops):
-    """With and without self-loops; any full set shows within p ((n − 1)² + 2) layers."""
+    """Tests patterns with and without self-loops. Full sets occur within p ((n − 1)² + 2) layers, if ever."""
     never = 0
     for patterns in random_layers(150, has_loops, seed=4, n_max=6):
         n, p = len(patterns[0]), len(patterns)
@@ -106,14 +106,14 @@ def test_layers_agree_with_integer_products_and_with_waiting_long_enough(has_loo
 
 
 def test_sets_may_cycle_or_fill_again():
-    """Two permutations, walked for ever without being full; and a full set that an empty row undoes and restores."""
+    """Tests two permutations that are never full, and a full set that an empty row destroys and restores."""
     inside, across = np.eye(5, dtype=bool)[[1, 0, 3, 4, 2]], np.roll(np.eye(5, dtype=bool), 1, axis=1)
     assert is_strongly_connected([inside, across]) and min_layers([inside, across]) is None
     first, second = np.array([[[1, 1], [0, 0]], [[1, 0], [1, 0]]], dtype=bool)
     assert min_layers([first, second]) == 2 and receptive_sizes([first, second], 3) == [[2, 0], [2, 2], [2, 0]]
     assert is_ever_full([as_csr(first), as_csr(second)])
     wielandt = np.roll(np.eye(12, dtype=bool), 1, axis=1)
-    wielandt[11, 1] = True  # takes longest, far beyond the patience before powers are consulted
+    wielandt[11, 1] = True  # takes longest, far beyond the number of cycles before powers are computed
     assert min_layers([wielandt]) == 11**2 + 1 > 64
 
 

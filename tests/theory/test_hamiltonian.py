@@ -1,4 +1,4 @@
-"""Paths, cycles, covers and the relay theorem against dynamic programming; every outcome has its proof."""
+"""Compares paths, cycles, covers and the relay theorem with dynamic programming; every outcome is proved."""
 
 from collections import Counter
 from itertools import pairwise
@@ -30,12 +30,12 @@ def arcs_of(pattern):
 
 
 def pairs_of(pattern):
-    """The arcs [from, to]."""
+    """Returns the arcs [from, to]."""
     return [[int(j), int(i)] for i, j in zip(*np.nonzero(pattern), strict=True)]
 
 
 def is_cover(pattern, paths):
-    """Whether paths along arcs visit every token once."""
+    """Returns whether paths along arcs visit every token once."""
     steps = [(i, j) for path in paths for j, i in pairwise(path)]
     visited = sorted(token for path in paths for token in path)
     return visited == list(range(len(pattern))) and all(pattern[step] for step in steps)
@@ -59,7 +59,7 @@ def test_the_check_is_the_definition():
     [(find_hamiltonian_path, has_path, 500, 9), (find_hamiltonian_cycle, has_cycle, 400, 8)],
 )
 def test_search_agrees_with_dynamic_programming(find, exists, n_graphs, n_max):
-    """Found where there is one, with a valid order, and excluded where there is none."""
+    """Paths are found, with a valid order, or excluded."""
     outcomes = Counter()
     for pattern in random_patterns(n_graphs, n_max, seed=2):
         order = find(pattern)
@@ -71,7 +71,7 @@ def test_search_agrees_with_dynamic_programming(find, exists, n_graphs, n_max):
 
 
 def test_covers_are_covers_and_bounds_are_bounds():
-    """The fewest paths against dynamic programming, also by the solver alone, which other proofs leave little to do."""
+    """Compares the fewest paths with dynamic programming, also by the solver alone, which is rarely needed."""
     n_open = 0
     for pattern in random_patterns(200, 8, seed=11):
         arcs, least = arcs_of(pattern), least_paths(pattern)
@@ -85,11 +85,11 @@ def test_covers_are_covers_and_bounds_are_bounds():
         assert is_cover(pattern, path.paths) and (path.lower == len(path.paths) == 1) == (least == 1)
         n_open += upper > lower
     assert n_open > 20
-    assert matching_deficit(np.arange(25).reshape(5, 5) < 5) == 4  # a star: one arc can be matched, loops never
+    assert matching_deficit(np.arange(25).reshape(5, 5) < 5) == 4  # a star: one arc is matched, loops never
 
 
 def test_a_cover_stops_once_the_question_is_settled():
-    """Each part has bounds 1 and 4 and a quick cover of 2; whether 8 paths or 3 suffice needs no search."""
+    """Each part has bounds 1 and 4, and a quick cover of 2. Whether 8 or 3 paths suffice needs no search."""
     arcs = arcs_of(np.kron(np.eye(4, dtype=bool), three_triangles()))
     assert path_cover_bounds(arcs_of(three_triangles())) == (1, 4)
     for at_most, is_searched in ((8, False), (3, False), (7, True), (None, True)):
@@ -102,10 +102,10 @@ def test_a_cover_stops_once_the_question_is_settled():
     assert cover_with_few_paths(csr_array((0, 0), dtype=bool)) == PathCover(0, [])
 
 
-FAN = np.zeros((6, 6), dtype=bool)  # three tokens that only one leads to: strongly connected, and too few heads
+FAN = np.zeros((6, 6), dtype=bool)  # three tokens with arcs from only one: strongly connected, but too few heads
 FAN[[1, 2, 3], 0] = FAN[4, [1, 2, 3]] = FAN[5, 4] = FAN[0, 5] = True
 STAR = np.eye(5, dtype=bool) | (np.arange(5) == 0) | (np.arange(5) == 0)[:, None]
-FOUR_PARTS = np.kron(np.eye(4, dtype=bool), three_triangles())  # each needs two paths, which no bound shows
+FOUR_PARTS = np.kron(np.eye(4, dtype=bool), three_triangles())  # each needs two paths, which no bound proves
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_outcomes_say_what_they_rest_on_and_no_time_is_no_answer(pattern, eviden
 
 
 def test_the_relay_theorem_agrees_with_dynamic_programming():
-    """300 random digraphs with relays added, path and cycle; relays last, one per block, and listed."""
+    """Tests 300 random digraphs with relays, for paths and cycles; relays are last, one per block, or listed."""
     rng = np.random.default_rng(5)
     outcomes = Counter()
     for number, pattern in enumerate(random_patterns(300, 9, seed=12)):

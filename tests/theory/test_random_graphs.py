@@ -1,4 +1,4 @@
-"""Formulas against enumeration of small graphs and second derivations; estimates against exact probabilities."""
+"""Compares formulas with enumeration of small graphs and other derivations, and estimates with exact values."""
 
 import math
 from itertools import combinations, pairwise, permutations
@@ -16,7 +16,7 @@ from theory.simulation import Estimate
 
 
 def probability(n, p, event):
-    """That of an event on the arcs, by enumeration of all directed graphs."""
+    """Returns the probability of an event on the arcs, by enumeration of all directed graphs."""
     arcs = list(permutations(range(n), 2))
     weights = (p**many * (1 - p) ** (len(arcs) - many) for many in range(len(arcs) + 1))
     return sum(
@@ -44,21 +44,21 @@ def test_formulas_give_what_enumeration_gives(n, p):
     }
     for formula, event in expected.items():
         assert formula(n, p) == pytest.approx(probability(n, p, event), abs=1e-12)
-    assert graphs.expected_hamiltonian_cycles(400, 1) == math.inf  # beyond floats
+    assert graphs.expected_hamiltonian_cycles(400, 1) == math.inf  # beyond the range of floats
 
 
 def test_rare_degrees_are_those_of_the_fewest_arcs():
-    """At 1e-20 arcs per pair, graphs with more than n arcs add nothing; one per derangement has n."""
+    """At 1e-20 arcs per pair, graphs with more than n arcs are negligible; one per derangement has n."""
     n, p = 14, 1e-20
     n_derangements = round(math.factorial(n) / math.e)
     assert graphs.prob_all_degrees(n, p) == pytest.approx(n_derangements * p**n, rel=1e-9, abs=0)
     rare = 1.011818563968709e-220  # the same sum with 400 digits, of which 64 cancel
     assert graphs.prob_all_degrees(150, 5e-4) == pytest.approx(rare, rel=1e-9, abs=0)
-    assert graphs.prob_all_degrees(60, 1e-9) == 0  # below the least float
+    assert graphs.prob_all_degrees(60, 1e-9) == 0  # below the smallest float
 
 
 def test_limits_belong_to_the_threshold():
-    """The law of the obstacles settles at (ln n + c)/n, and not at the undirected threshold with its ln ln n."""
+    """The law of the obstacles converges at (ln n + c)/n, not at the undirected threshold with ln ln n."""
     for c in (-1, 0, 2):
         limit = graphs.directed_limit(c)
         assert limit.cycle == pytest.approx(math.exp(-2 * math.exp(-c)), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Reweighted attention against the library's, against naive sums, and against enumeration of all masks."""
+"""Compares reweighted attention with the library, with naive sums, and with enumeration of all masks."""
 
 import math
 from itertools import product
@@ -21,7 +21,7 @@ PROBABILITIES = 1 - np.exp(-RATES)
 
 
 def masks(p):
-    """Every mask that can be drawn for one query, with its probability."""
+    """Yields every possible mask of one query, with its probability."""
     for bits in product((0.0, 1.0), repeat=4):
         mask = np.array(bits)
         if chance := np.where(mask > 0, p, 1 - p).prod():
@@ -47,7 +47,7 @@ def test_the_limit_has_the_mean_numerator_and_denominator(smallest):
 
 
 def test_the_predicted_error_is_the_delta_method_s():
-    """Its square is the variance of N̂ - o D̂ over D², for unbiased estimates N̂ and D̂ of o D and D."""
+    """The square of the error is the variance of N̂ - o D̂ over D², for unbiased estimates N̂ and D̂ of o D and D."""
     total = 0.0
     for i, p in enumerate(PROBABILITIES):
         weights = np.exp(SCORES[i]) / np.exp(SCORES[i]).sum()
@@ -68,7 +68,7 @@ def test_the_bound_holds_for_every_query_and_says_nothing_of_capped_ones():
             weights = mask * np.exp(SCORES[i]) / np.maximum(p, SMALLEST_PROBABILITY)
             distance += chance * np.linalg.norm(weights @ VALUES / weights.sum() - full[i])
         assert 0 < distance <= bound[i]
-    assert bound[1] > 2 * largest  # it holds a capped key
+    assert bound[1] > 2 * largest  # it contains a capped key
 
 
 def asymmetric_model(scale=1.0):

@@ -1,4 +1,4 @@
-"""Statements come out as stated and as published; the command reports them, and certifies single cases."""
+"""Tests that statements hold as published, and that the command reports them and certifies single cases."""
 
 import json
 import runpy
@@ -22,7 +22,7 @@ STATED = STATEMENTS[0]
 
 
 def call(monkeypatch, *arguments):
-    """The exit code of ``python -m theory``, in this process."""
+    """Returns the exit code of ``python -m theory``, run in this process."""
     monkeypatch.setattr(sys, "argv", ["theory", *arguments])
     monkeypatch.delitem(sys.modules, "theory.__main__", raising=False)
     with pytest.raises(SystemExit) as ended:
@@ -41,7 +41,7 @@ def test_the_published_statements_are_these():
 @pytest.mark.slow
 def test_every_statement_comes_out_as_stated_and_as_published(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    jaxtyping.config.update("jaxtyping_disable", True)  # other tests check shapes; a fixture of all sets it back
+    jaxtyping.config.update("jaxtyping_disable", True)  # other tests check shapes; a fixture of all tests restores it
     assert not call(monkeypatch, "--output", "pictures", "--json", "numbers.json")
     assert json.loads((tmp_path / "numbers.json").read_text("utf-8")) == PUBLISHED
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 2

@@ -1,4 +1,4 @@
-"""The published vectors, through the functions that answer them."""
+"""Tests the functions on the published vectors."""
 
 import copy
 import json

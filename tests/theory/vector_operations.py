@@ -1,4 +1,4 @@
-"""Every operation that test vectors name, as a callable of the vector's input.
+"""Maps every operation in the test vectors to a function of the vector's input.
 
 Where the input holds a list of numbers, the answer is a list of the same length.
 """
@@ -16,18 +16,18 @@ from theory import check_path, conditions, expectation, find_hamiltonian_path, p
 from theory import random_graphs as graphs
 
 CAPS = {"1/k": "bernoulli", "1-exp(-1/k)": "fastrg", "1-e^(-1/k)": "fastrg", "1": "poisson", "exact": "bernoulli"}
-"""How vectors may spell the law behind a block's cap."""
+"""Names that vectors use for the law behind a block's cap."""
 
 
 def agrees(operation, given, got, expected, tol):
-    """Whether an answer is the expected one: numbers within ``tol``, any valid path instead of the same one."""
+    """Returns whether an answer is as expected: numbers within ``tol``, or any valid path."""
     if operation == "construct_path_complete_blocks" and got is not None and expected is not None:
         return check_path(conditions.union(patterns_of(given)), got)
     return is_close(got, expected, tol)
 
 
 def is_close(got, expected, tol):
-    """Equality of nested JSON values, where numbers may differ by ``tol``."""
+    """Compares nested JSON values, where numbers may differ by ``tol``."""
     if isinstance(expected, dict):
         same = isinstance(got, dict) and got.keys() == expected.keys()
         return same and all(is_close(got[name], expected[name], tol) for name in expected)
@@ -40,7 +40,7 @@ def is_close(got, expected, tol):
 
 
 def relays_of(given):
-    """The vector's relays; the last k tokens where it names none."""
+    """Returns the vector's relays, by default the last k tokens."""
     return "last" if given.get("relays") is None else given["relays"]
 
 
@@ -49,7 +49,7 @@ def three(given):
 
 
 def patterns_of(given):
-    """The patterns that a vector writes out in rows of 0 and 1, or the three patterns that it names by n and k."""
+    """Returns the patterns that a vector lists in rows of 0 and 1, or the three patterns for its n and k."""
     listed = given.get("rows_per_layer", [given["rows"]] if "rows" in given else None)
     if listed is None:
         return three(given)
@@ -63,23 +63,23 @@ def strided_of(given):
 def fixed_of(given, causal=True):
     has_loops = given.get("self_loops") is True
     listed = patterns.fixed(given["n"], given["l"], given["c"], causal=causal, self_loops=has_loops)
-    order = given.get("order")  # such as "212", which repeats a layer
+    order = given.get("order")  # for example "212", which repeats a layer
     return listed if order is None else [listed[layer - 1] for layer in layers_of(order)]
 
 
 def layers_of(order):
-    """The layers, counted from 1, that an order like "132" or [2, 1] names; None where a vector has none."""
+    """Returns the layers, counted from 1, of an order like "132" or [2, 1], or None if a vector has no order."""
     return None if order is None else [int(layer) for layer in (order if isinstance(order, list) else str(order))]
 
 
 def by_order(listed, function):
-    """The function's answers for all orders of the patterns, by names like "132"."""
+    """Returns the function's answers for all orders of the patterns, by names like "132"."""
     orders = permutations(range(1, len(listed) + 1))
     return {"".join(map(str, order)): function(listed, order) for order in orders}
 
 
 def over(name, function):
-    """An operation that answers for each number of a list; several named answers become lists of each."""
+    """Returns an operation that answers for each number of a list; several named answers become lists."""
 
     def run(given):
         if not isinstance(given[name], list):
@@ -92,7 +92,7 @@ def over(name, function):
 
 
 def law_of(given):
-    """The law behind a vector's ``cap``, ``law`` or ``sampler``; the Bernoulli law if it has none."""
+    """Returns the law behind a vector's ``cap``, ``law`` or ``sampler``, by default the Bernoulli law."""
     named = given.get("law", given.get("sampler", given.get("cap", "bernoulli")))
     named = str(named).replace(" ", "").replace("math.", "")
     return CAPS.get(named, named)
@@ -149,7 +149,7 @@ def links_all(listed):
 
 
 def links_all_earlier(listed, order=None):
-    """Whether as many layers as there are patterns link every causal pair; sets of causal patterns stay in {0 … i}."""
+    """Returns whether a cycle of layers links every causal pair; sets of causal patterns stay within {0 … i}."""
     n = len(listed[0])
     return conditions.receptive_sizes(listed, len(listed), order)[-1] == list(range(1, n + 1))
 
@@ -201,7 +201,7 @@ def fastrg_rates(given):
     return {
         "total_rate": rates.total,
         "edge_rate": rates.edge.tolist(),
-        "edge_prob_in_block": float(rates.probability[0, 0]),  # of the first query with the first key
+        "edge_prob_in_block": float(rates.probability[0, 0]),  # rate of the first query with the first key
         "expected_distinct": rates.distinct,
         "printed_total_rate": rates.printed_total,
     }
@@ -213,14 +213,14 @@ def mask_expectation_gap(given):
 
 
 def of_graph(function):
-    """For functions of n and p."""
+    """Returns an operation for a function of n and p."""
     return over("n", lambda given: function(given["n"], given["p"]))
 
 
 OPERATIONS = {
     "a1_block_prob": over("k", a1_block_prob),
     "a2_relay_prob": over("k", a2_relay_prob),
-    # k blocks of m tokens, the last k of all tokens relays: k/(k(m − 1)/m) paths per block of non-relays.
+    # k blocks of m tokens, with the last k tokens as relays: k/(k(m − 1)/m) paths per block of non-relays
     "block_mean_path_cover_limit": over(
         "m", lambda given: given["m"] / (given["m"] - 1) if given["m"] > 1 else math.inf
     ),

@@ -1,4 +1,4 @@
-"""Inputs of known density, and what computes on them."""
+"""Tests inputs of known density and the functions that are timed on them."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_baselines_attend_to_all_keys_and_to_a_window(name):
     case = replace(case, query=case.query.detach(), key=case.key.detach(), value=case.value.detach())
     layer = build_attention("random_mask", d_head=32, n_heads=4, mask_density=0.0, window=8)
     expected = {"sdpa": scaled_dot_product_attention, "flex": lambda *tokens: layer(*tokens).values}[name]
-    with torch.compiler.set_stance("force_eager"):  # since a CPU compiles for half a minute
+    with torch.compiler.set_stance("force_eager"):  # compilation for a CPU takes half a minute
         [found] = entry(name, case, False).run(None)
     torch.testing.assert_close(found, expected(case.query, case.key, case.value))
 

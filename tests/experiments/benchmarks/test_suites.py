@@ -1,4 +1,4 @@
-"""Suites are planned, measured, resumed, and shown in tables."""
+"""Tests that suites are planned, measured, resumed, and shown in tables."""
 
 import json
 
@@ -69,7 +69,7 @@ def compared(case, is_training, names, **limits):
 
 @pytest.fixture
 def begun(monkeypatch, tmp_path):
-    """A results file with three of four cases; the last one was interrupted."""
+    """Writes a results file with three of four cases, as if the last one was interrupted."""
     use_tiny_grids(monkeypatch)
     measure = iter([compared] * 3 + [stopped])
     monkeypatch.setattr(suites, "compare", lambda *given, **limits: next(measure)(*given))
@@ -124,7 +124,7 @@ def test_bad_requests_and_files_of_other_settings_are_refused(begun, arguments, 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU captures graphs")
 def test_what_does_not_run_is_a_finding(monkeypatch):
-    """Without a GPU no graph is captured, and none of the others is affected."""
+    """Without a GPU, no graph is captured, and no other contestant is affected."""
 
     def attend(case):
         raise RuntimeError("no kernel\nof this kind")
@@ -135,11 +135,11 @@ def test_what_does_not_run_is_a_finding(monkeypatch):
     assert found["flex"] == {"missing": "does not run here: RuntimeError: no kernel"}
     assert found["sbm-graph"]["missing"].startswith("does not run here: ")
     assert found["sbm"]["rounds"] == 3 and found["sbm"]["ratio"] > 0 and found["sdpa"]["ratio"] == 1
-    assert list(suites.compare(case, True, ["sbm", "sbm-graph"], **RACE)) == ["sbm"]  # graphs are of forward passes
+    assert list(suites.compare(case, True, ["sbm", "sbm-graph"], **RACE)) == ["sbm"]  # graphs are for forward passes
     monkeypatch.setattr(suites, "MOST_TOKENS", 63)
     found = suites.compare(case, False, ["sdpa", "sbm"], **RACE)
     assert found["sdpa"] == {"missing": "left out above 63 tokens"}
-    assert found["sbm"].keys() - {"peak"} == {"median", "low", "high", "rounds"}  # nothing to be a ratio of
+    assert found["sbm"].keys() - {"peak"} == {"median", "low", "high", "rounds"}  # there is no reference for a ratio
 
 
 @pytest.mark.gpu

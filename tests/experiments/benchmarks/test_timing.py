@@ -1,4 +1,4 @@
-"""Timing by a clock of our own, so that nothing here depends on how fast anything is."""
+"""Tests timing with a simulated clock, so that results do not depend on actual speed."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from sbmt.experiments.benchmarks.timing import Entry, race
 
 
 class Clock:
-    """Time that passes only when a contestant says so; remembers who ran."""
+    """A clock that advances only when a contestant tells it to, and records which contestants ran."""
 
     def __init__(self):
         self.now, self.ran = 0.0, []
 
     def entry(self, name, *seconds, preparation=0.0):
-        """A contestant that takes these times in turn, the last one from then on."""
+        """Returns a contestant that takes the given times in turn, and then repeats the last."""
         times = list(seconds)
 
         def run(_):

@@ -1,4 +1,4 @@
-"""Suites so small that each takes a second."""
+"""Benchmark suites small enough to take a second each."""
 
 from sbmt.experiments.benchmarks import suites
 from sbmt.experiments.benchmarks.cases import Setting, fitted_setting

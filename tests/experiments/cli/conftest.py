@@ -1,4 +1,4 @@
-"""The command line, called as a user does."""
+"""Fixtures that call the command line as users do."""
 
 import sys
 from functools import partial
@@ -10,7 +10,7 @@ from sbmt.experiments.cli import main
 
 
 def call_main(monkeypatch, capsys, *arguments):
-    """Calls ``sbmt`` with these arguments; returns exit code, output and errors."""
+    """Calls ``sbmt`` with the given arguments, and returns the exit code, output and errors."""
     monkeypatch.setattr(sys, "argv", ["sbmt", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         main()
@@ -20,7 +20,7 @@ def call_main(monkeypatch, capsys, *arguments):
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """Calls it in an empty folder, with ``cache`` and ``data`` in it; returns exit code, output and errors."""
+    """Calls ``sbmt`` in an empty folder with ``cache`` and ``data``; returns the exit code, output and errors."""
     for name in ("cache", "data"):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("COLUMNS", "120")
@@ -31,7 +31,7 @@ def run(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def succeed(run):
-    """Calls it, wants success, and returns the output."""
+    """Calls ``sbmt``, checks that it succeeds, and returns the output."""
 
     def call(*arguments):
         code, out, err = run(*arguments)
@@ -43,7 +43,7 @@ def succeed(run):
 
 @pytest.fixture
 def refused(run):
-    """Calls it, and wants exit code 2 and one line that holds these words."""
+    """Calls ``sbmt``, and checks that it ends with exit code 2 and one line that contains the given words."""
 
     def call(arguments, words):
         code, out, err = run(*(arguments.split() if isinstance(arguments, str) else arguments))

@@ -1,4 +1,4 @@
-"""Commands on tasks whose sequences are generated, and those that need no run."""
+"""Tests commands on generated sequences, and commands that need no run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PNG = b"\x89PNG"
 
 
 def test_train_evaluate_inspect_round_trip(succeed, refused, tmp_path):
-    words = ["train", "repeated-tokens", *TINY, "--output", "a b\udcff"]  # names may hold blanks, and be no Unicode
+    words = ["train", "repeated-tokens", *TINY, "--output", "a b\udcff"]  # names may have blanks and not be Unicode
     assert "accuracy" in succeed(*words)
     folder = tmp_path / "a b\udcff"
     names = ["config.json", "metrics.csv", "model.safetensors", "result.json"]
@@ -27,7 +27,7 @@ def test_train_evaluate_inspect_round_trip(succeed, refused, tmp_path):
     result = json.loads((folder / "result.json").read_text())
     assert result["config"]["length"] == 8
     assert set(result["manifest"]) == {"command", "date", "sbmt", "python", "torch", "machine", "threads"}
-    assert shlex.split(result["manifest"]["command"]) == ["sbmt", *words]  # it can be run again
+    assert shlex.split(result["manifest"]["command"]) == ["sbmt", *words]  # the command can be repeated
     refused(words, "--resume")
     assert "density" in succeed("evaluate", folder.name, "--sequences", "8", "--n-samples", "2")
     succeed("inspect", folder.name, "--output", "seen.png")

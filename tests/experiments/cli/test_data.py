@@ -1,4 +1,4 @@
-"""``sbmt data`` on small files."""
+"""Tests ``sbmt data`` on small files."""
 
 import os
 import re
@@ -18,7 +18,7 @@ def test_data_are_prepared_and_listed(succeed, tmp_path, monkeypatch):
     monkeypatch.setitem(GENERATED, "listops", toy_source)
     monkeypatch.setitem(REDUCED, "listops", lambda: toy_source(name="toy-reduced"))
     assert str(tmp_path / "data") in succeed("data", "list")
-    for option in ([], ["--reduced"], []):  # what is there is shown again
+    for option in ([], ["--reduced"], []):  # existing examples are shown again
         assert "generated" in succeed("data", "prepare", "listops", *option)
     out = succeed("data", "list")
     assert "toy-listops" in out and "toy-reduced" in out
@@ -36,7 +36,7 @@ def test_data_are_prepared_from_files_that_are_named(succeed, refused, tmp_path)
 
 
 def test_corpora_are_prepared_with_a_tokeniser_learnt_or_given_under_any_name(succeed, refused, tmp_path):
-    """``make language`` prepares one text twice, in sub-words and in bytes."""
+    """``make language`` prepares the same text twice, as sub-words and as bytes."""
     write_corpus(tmp_path / "data" / "lm")
     assert "corpus: own" in succeed("data", "prepare", "corpus", "--vocab-size", "280")
     refused("data prepare corpus --vocab-size 261", "differ in vocab_size, settings")
@@ -60,7 +60,7 @@ def test_make_language_prepares_the_corpus_of_every_study():
 
 @pytest.mark.parametrize("is_denied", [False, True])
 def test_what_comes_after_a_damaged_folder_is_listed_too(run, toy_cache, tmp_path, monkeypatch, is_denied):
-    """Root may read everything, so that the system's answer is put in its place."""
+    """The system's answer is simulated, since root may read everything."""
     shutil.copytree(toy_cache, tmp_path / "cache")
     (tmp_path / "cache" / "toy-image" / "info.json").write_text("{")
 

@@ -1,4 +1,4 @@
-"""Every command describes itself, and offers every field of its configuration as an option."""
+"""Tests that every command has a description, and an option for every field of its configuration."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""``sbmt train``, ``glue``, ``evaluate``, ``predict`` and ``inspect`` on small prepared examples."""
+"""Tests ``sbmt train``, ``glue``, ``evaluate``, ``predict`` and ``inspect`` on small prepared examples."""
 
 import json
 import shutil
@@ -24,13 +24,13 @@ MLM = ["train", "mlm", "--length", "16", "--n-heads", "2", "--n-layers", "2", "-
 
 @pytest.fixture
 def toys(run, tmp_path):
-    """Prepared examples under the names that the reduced runs look for."""
+    """Provides prepared examples under the names that the reduced runs use."""
     prepare(toy_source(name=REDUCED["listops"].data_name), tmp_path / "cache")
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Prepared text, and a pre-training run on it, made once by the commands themselves."""
+    """Prepares text and trains a model on it, once, by the commands themselves."""
     folder = tmp_path_factory.mktemp("made")
     write_corpus(folder / "data" / "lm")
     write_glue(folder / "data")
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def text(run, made, tmp_path):
-    """The same in the folder of this test: ``cache``, ``data``, ``mlm``."""
+    """Copies the same files to the folder of this test: ``cache``, ``data``, ``mlm``."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_has_no_checkpoint_yet_offers_no_resume(run, monkeypatch):
 @pytest.mark.usefixtures("toys")
 def test_of_several_processes_one_speaks(succeed, monkeypatch):
     monkeypatch.setattr(rank_zero_only, "rank", 1)
-    assert f"Run: {LISTOPS[-1]}" in succeed(*LISTOPS)  # a process that trains alone, whatever the variables say
+    assert f"Run: {LISTOPS[-1]}" in succeed(*LISTOPS)  # a single process, whatever the variables say
     monkeypatch.setattr(train, "fit", lambda *given, **where: fit(*given, **where | {"devices": 1}))
     assert succeed(*LISTOPS, "--devices", "2", "--output", "of two") == ""
 
@@ -97,7 +97,7 @@ def test_pretrain_fine_tune_evaluate_predict(succeed, refused, tmp_path):
     refused("predict mlm test.tsv", "task to be one of 'sst2'")
     refused("predict tuned mnli.tsv", "the columns sentence in line 1")
     refused("predict tuned test.tsv --output test.tsv", "an output file other than")
-    shutil.rmtree(tmp_path / "mlm")  # a finished run needs it no more
+    shutil.rmtree(tmp_path / "mlm")  # a finished run no longer needs it
     assert "Test, 5 examples" in succeed("evaluate", "tuned", "--n-samples", "2", "--sequences", "5")
     succeed("inspect", "tuned", "--examples", 12, "--output", "seen.png")
     assert "3 answers" in succeed("predict", "tuned", "test.tsv", "--output", "answers/SST-2.tsv")

@@ -1,4 +1,4 @@
-"""``sbmt sparsify`` on a run that was trained for three steps."""
+"""Tests ``sbmt sparsify`` on a run that was trained for three steps."""
 
 import json
 

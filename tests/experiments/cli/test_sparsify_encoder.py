@@ -1,4 +1,4 @@
-"""Fitted masks for an encoder of Hugging Face Transformers that was saved in a folder, from Python and by command."""
+"""Tests fitted masks for a saved Hugging Face Transformers encoder, from Python and by the command."""
 
 import json
 import random
@@ -18,7 +18,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 
 
 def saved(folder, model):
-    """The folder with a model and a tokenizer of forty words."""
+    """Returns the folder of a model and a tokenizer of forty words."""
     vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
     model.save_pretrained(folder)
     transformers.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
@@ -30,7 +30,7 @@ def encoder(tmp_path_factory):
     torch.manual_seed(0)
     config = transformers.BertConfig(**SIZES, vocab_size=45, max_position_embeddings=32)
     model = transformers.BertModel(config)
-    with torch.no_grad():  # attention that is worth a mask
+    with torch.no_grad():  # attention that is not uniform, so that masks matter
         for name in ("query", "key"):
             model.get_parameter(f"encoder.layer.0.attention.self.{name}.weight").mul_(20)
     return saved(tmp_path_factory.mktemp("encoder"), model)
@@ -69,9 +69,9 @@ def test_all_edges_give_full_attention_and_others_have_the_density_of_fitted_mas
     fitted = rows.pop("fitted")
     assert list(rows) == ["random", "window", "window and both ends", "oracle", "ideal rates"]
     for row in rows.values():
-        assert row["density"] == pytest.approx(fitted["density"], abs=0.05)  # a key of twenty
+        assert row["density"] == pytest.approx(fitted["density"], abs=0.05)  # one key in twenty
     assert rows["random"]["cosine"] < fitted["cosine"] < 1 and rows["random"]["cosine"] < rows["oracle"]["cosine"]
-    dense = sbmt.sparsify(model, edges_per_query=6.0, n_clusters=64, window=64)  # every pair is near
+    dense = sbmt.sparsify(model, edges_per_query=6.0, n_clusters=64, window=64)  # every pair is inside the window
     (full, *_) = compare(model, dense, batches[:2], "cosine", score)
     assert full["density"] == pytest.approx(1) and full["cosine"] == pytest.approx(1, abs=1e-5)
 

@@ -1,4 +1,4 @@
-"""What the tests of the tasks share: the real data, where they are, and small files in official layouts."""
+"""Fixtures for tests of tasks: the folder of the real data, and small files in official layouts."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.experiments.data.layouts import documents_of
 
 @pytest.fixture(scope="session")
 def shared_data():
-    """The folder of the real data; tests that need it are skipped where there is none."""
+    """Returns the folder of the real data, or skips the test if there is none."""
     folder = os.environ.get("SBMT_DATA")
     if not folder or not (Path(folder) / "text").is_dir():
         pytest.skip("the folder SBMT_DATA with real data is not there")
@@ -21,7 +21,7 @@ def shared_data():
 
 @pytest.fixture(scope="session")
 def pool_of():
-    """Makes every part of a source; returns what is known of all examples, and each one's documents."""
+    """Produces every part of a source, and returns the facts about all examples and their documents."""
 
     def make(source):
         parts = list(source.parts())

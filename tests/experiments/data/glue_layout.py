@@ -1,4 +1,4 @@
-"""Tables in the layouts of GLUE, written column by column from what its papers and readers say of them."""
+"""Tables in the layouts of GLUE, written column by column as its papers and readers describe them."""
 
 PARSES = ("sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse")
 MNLI = ("index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2")
@@ -20,7 +20,7 @@ DEV_MNLI = (*MNLI, *(f"label{i}" for i in range(1, 6)), "gold_label")
 
 
 def table(task, texts, labels, columns=None):
-    """The bytes of a table; labels of None leave the column out, as GLUE's test tables do."""
+    """Returns the bytes of a table. Labels of None leave the column out, as in GLUE's test tables."""
     columns = columns or (UNLABELLED if labels is None else LABELLED)[task]
     lines = [columns]
     for i, row in enumerate(texts):

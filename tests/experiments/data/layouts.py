@@ -11,14 +11,14 @@ CIFAR = list(BATCHES)
 
 
 def cifar_batch(seed, n=3):
-    """Labels and records of n images."""
+    """Returns the labels and records of n images."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(10, size=n, dtype=np.uint8)
     return labels, np.concatenate([labels[:, None], rng.integers(256, size=(n, 3072), dtype=np.uint8)], axis=1)
 
 
 def packed(members, mode="w:gz"):
-    """An archive of the members given as (name, content); a content of None makes a link to the first."""
+    """Returns an archive of members (name, content). A content of None makes a link to the first member."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=mode) as archive:
         for name, content in members:
@@ -32,6 +32,6 @@ def packed(members, mode="w:gz"):
 
 
 def documents_of(examples):
-    """The documents of all examples, end to end, as bytes."""
+    """Returns the concatenated documents of all examples as bytes."""
     ends = examples.lengths.ravel().cumsum()
     return [document.tobytes() for document in np.split(examples.symbols, ends[:-1])]

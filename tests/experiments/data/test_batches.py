@@ -22,7 +22,7 @@ def test_every_epoch_visits_each_example_once(n, batch_size):
 
 
 def naive_row(document, encoding, width):
-    """Tokens of a document, and which of them are real."""
+    """Returns the tokens of a document, and a mask of the real ones."""
     pixels = document.astype(float)
     if encoding.is_image:
         side, small = round(len(pixels) ** 0.5), round(encoding.length**0.5)
@@ -59,7 +59,7 @@ def test_batches_are_made_document_by_document(toy_cache, task, encoding):
 
 
 def naive_pool(lengths, batch_size, seed, pool):
-    """The set of batches of a pool: every epoch's part sorted by itself, up and down in turns."""
+    """Returns the set of batches of a pool, each epoch sorted by itself, alternately up and down."""
     places = range(pool * POOL_BATCHES * batch_size, (pool + 1) * POOL_BATCHES * batch_size)
     stream = [(place // len(lengths), *training_examples(len(lengths), 1, seed, place).tolist()) for place in places]
     order = []
@@ -79,7 +79,7 @@ def test_batches_are_those_of_the_pools(n, batch_size):
         naive = naive_pool(lengths, batch_size, 3, pool)
         assert sorted(batch.tolist() for batch in batches) == sorted(naive)
         if n > batch_size:
-            assert [batch.tolist() for batch in batches] != naive  # long ones do not always come last
+            assert [batch.tolist() for batch in batches] != naive  # long batches do not always come last
 
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 12))

@@ -1,4 +1,4 @@
-"""Where each task's examples come from, and what all of these sources have in common."""
+"""Tests the sources of all tasks, and the properties that they share."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ from sbmt import SbmtError
 from sbmt.experiments.data.catalogue import FROM_FILES, GENERATED, find_source
 from sbmt.experiments.data.locate import data_folder, prepared_folder
 
-REAL = {  # name, and golden: the beginning of the SHA-256 of symbols and labels
+REAL = {  # name, and the expected start of the SHA-256 of symbols and labels
     "text": ("text", "822db08c449a870f"),
     "retrieval": ("retrieval-films", "4ef32859a548081d"),
     "image": ("image-lossy", "9d8056b72010fa09"),

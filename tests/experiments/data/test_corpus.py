@@ -1,4 +1,4 @@
-"""A corpus: streams that give back the text however it is divided; its blocks, and the law by which tokens hide."""
+"""Tests corpora: streams that restore the text, however it is divided, blocks, and the law of masking."""
 
 import gzip
 from dataclasses import replace
@@ -27,7 +27,7 @@ TOKENIZER = train_tokenizer([TEXT], 290)
 
 
 def write(folder, files):
-    """Writes texts by name; returns the folder."""
+    """Writes the named texts, and returns their folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         content = text.encode() if isinstance(text, str) else text
@@ -36,7 +36,7 @@ def write(folder, files):
 
 
 def streams(source):
-    """The ids of every split, part after part."""
+    """Returns the ids of every split, part after part."""
     ids = {split: [np.empty(0, np.uint16)] for split in SPLITS}
     for split, examples in source.parts():
         assert examples.lengths.tolist() == [[len(examples.symbols)]] and examples.labels.tolist() == [0]
@@ -88,7 +88,7 @@ def test_too_little_text_or_a_file_in_two_splits_is_refused(tmp_path):
         corpus_source(write(tmp_path / "same", same), tokenizer=TOKENIZER)
 
 
-SHARE = 0.001  # of the suite's false alarms, for each statistical test here
+SHARE = 0.001  # share of the suite's false alarms for each statistical test here
 SMALL = train_tokenizer(["the cat sat on the mat"], 270)
 PLAIN = np.arange(5, SMALL.vocab_size)
 KEY = (3, 14)
@@ -154,10 +154,10 @@ def test_selected_tokens_are_hidden_replaced_or_kept(judge):
     is_hidden, is_other = given_ == SMALL.mask_id, (given_ != SMALL.mask_id) & (given_ != true)
     p_other = 0.1 * (1 - 1 / n_plain)
     counts = [is_hidden.sum(), is_other.sum(), (given_ == true).sum()]
-    shift = (given_[is_other] - true[is_other]) % n_plain  # 1 … n_plain − 1, all alike
+    shift = (given_[is_other] - true[is_other]) % n_plain  # shifts of 1 … n_plain − 1 are equally likely
     others = np.bincount(given_[is_other], minlength=SMALL.vocab_size)
     assert not others[list(SMALL.special_ids)].any()
-    n_groups = 20  # of shifts, so that each is met often enough for a chi-square
+    n_groups = 20  # number of bins, so that each count is large enough for a chi-square test
     groups = np.bincount((shift - 1) * n_groups // (n_plain - 1), minlength=n_groups)
     sizes = np.bincount(np.arange(n_plain - 1) * n_groups // (n_plain - 1))
     judge(

@@ -1,4 +1,4 @@
-"""What is generated is the same everywhere and for ever, and differs with every setting."""
+"""Generated examples are the same on every machine and in every version, and differ with every setting."""
 
 import hashlib
 from functools import partial
@@ -26,7 +26,7 @@ from tests.layers.inputs import seeded
     ids=["listops", "small trees", "pathfinder", "topics"],
 )
 def test_a_part_never_changes(source, golden):
-    """Golden: the beginning of the SHA-256 of symbols and labels of the first part."""
+    """The expected start of the SHA-256 of symbols and labels of the first part."""
     _, part = next(iter(source.parts()))
     content = part.symbols.tobytes() + part.labels.astype("<i8").tobytes()
     assert hashlib.sha256(content).hexdigest().startswith(golden)
@@ -54,7 +54,7 @@ def test_a_seed_fixes_the_draw_and_batches_do_not_matter(sample):
     parts = [sample(batch_size=n, generator=generator) for n in (1, 4, 3)]
     for i, whole in enumerate(first):
         assert torch.equal(whole, torch.cat([part[i] for part in parts]))
-    assert torch.equal(sample(batch_size=8)[0], first[0])  # the global seed governs where no generator is given
+    assert torch.equal(sample(batch_size=8)[0], first[0])  # the global seed is used without a generator
 
 
 @pytest.mark.bad_input

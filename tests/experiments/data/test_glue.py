@@ -1,4 +1,4 @@
-"""GLUE: its tables as they are, and their text as tokens."""
+"""Tests reading GLUE's tables, and encoding their text as tokens."""
 
 import gzip
 
@@ -19,7 +19,7 @@ MNLI = ("train", "dev_matched", "dev_mismatched")
 
 
 def rows_of(task, stem):
-    """Texts, labels as written and labels as read of a table; no text is in two of them."""
+    """Returns texts, labels as written and labels as read of a table. No text occurs in two tables."""
     n, written = SIZES[stem], GLUE[task].written
     texts = [(f"é {stem} {i}", f'" {stem} {i * i}')[: len(GLUE[task].texts)] for i in range(n)]
     labels = [i * i % len(written) for i in range(n)]
@@ -27,7 +27,7 @@ def rows_of(task, stem):
 
 
 def write(folder, task, stems, end):
-    """Writes tables of a task; returns their folder."""
+    """Writes tables of a task, and returns their folder."""
     for stem in stems:
         texts, labels, _ = rows_of(task, stem)
         content = table(task, texts, labels, DEV_MNLI if stem.startswith("dev_m") else None)
@@ -80,7 +80,7 @@ TRAPS = [  # each in the first text of a row
 
 @pytest.fixture
 def read(tmp_path):
-    """Writes a table and reads it."""
+    """Writes a table, and reads it."""
 
     def read(content, task, **options):
         (tmp_path / "train.tsv").write_bytes(content)
@@ -90,7 +90,7 @@ def read(tmp_path):
 
 
 def traps_of(task, n=8):
-    """Texts and labels in turn."""
+    """Returns texts and labels alternately."""
     written = GLUE[task].written
     pairs = [(TRAPS[i % len(TRAPS)], f"second {i}")[: len(GLUE[task].texts)] for i in range(n)]
     return pairs, [written[i % len(written)] for i in range(n)]
@@ -110,7 +110,7 @@ def test_texts_are_read_as_they_are_written(read, task):
 
 
 def test_rows_that_are_too_short_or_without_an_agreed_label_are_counted(read):
-    """Such as QQP's whose question was broken by a line feed; rows beside them stay."""
+    """Tests rows such as QQP's, whose questions are split by a line feed. Rows around them are kept."""
     broken = b'1\t2\t3\t"How do I\n"\tWas it so?\t0\n\n'
     header, *lines = table("qqp", [("a", "b"), ("c", "d")], ["0", "1"]).splitlines(keepends=True)
     rows = read(header + lines[0] + broken + lines[1], "qqp")
@@ -151,7 +151,7 @@ TOKENIZER = train_tokenizer([" ".join(TRAPS)] * 9, 290)
 
 @pytest.mark.parametrize("task", ["sst2", "qqp"])
 def test_examples_are_packed_in_their_order(tmp_path, monkeypatch, task):
-    """As if one at a time."""
+    """Packing many texts gives the same result as packing one at a time."""
     monkeypatch.setattr(module, "CHUNK", 5)
     rows, labels = traps_of(task)
     for stem, order in (("train", -1), ("dev", 1)):

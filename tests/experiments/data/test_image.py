@@ -12,7 +12,7 @@ BINARY = {name: cifar_batch(seed)[1].tobytes() for seed, name in enumerate(CIFAR
 
 
 def write(folder, **changed):
-    """Writes the archive with small batches; returns its folder."""
+    """Writes the archive with small batches, and returns its folder."""
     batches = BINARY | changed
     members = [(f"{FOLDER}/{name}", batches[name]) for name in reversed(CIFAR) if batches[name] is not None]
     members[3:3] = [(f"{FOLDER}/readme.html", b"text"), ("other/data_batch_1.bin", b"not this")]
@@ -21,7 +21,7 @@ def write(folder, **changed):
 
 
 def grey_by_hand(record):
-    """Exact arithmetic, pixel by pixel."""
+    """Computes grey levels pixel by pixel in exact arithmetic."""
     weights = (Fraction(2989, 10000), Fraction(5870, 10000), Fraction(1140, 10000))
     planes = [record[1 + 1024 * i : 1 + 1024 * (i + 1)].tolist() for i in range(3)]
     return bytes(int(sum(w * v for w, v in zip(weights, rgb, strict=True))) for rgb in zip(*planes, strict=True))

@@ -1,4 +1,4 @@
-"""ListOps: the language, and the law of random expressions."""
+"""Tests the language of ListOps, and the law of its random expressions."""
 
 import gzip
 import itertools
@@ -25,13 +25,13 @@ from tests.statistics import LEAST_EXPECTED, binomial_p_values, uniform_p_value
 
 
 def encoded(text):
-    """The ids of a written expression; parentheses, as in the original files, only repeat its structure."""
+    """Returns the ids of a written expression, whose parentheses are redundant as in the original files."""
     tokens = text.replace("(", "").replace(")", "").replace("]", "X").split()
     return bytes(1 + TOKENS.index(token) for token in tokens)
 
 
 def skeleton_law(law, depth=1):
-    """P of every tree with its digits rubbed out, ``{text: probability}``."""
+    """Returns the probability of every tree, with its digits removed, as ``{text: probability}``."""
     if depth == law.max_depth:
         return {"d": 1.0}
     below = skeleton_law(law, depth + 1)
@@ -50,7 +50,7 @@ def test_the_ids_are_fixed():
 
 
 def test_every_published_expression_has_its_value(shared_data):
-    """Rows ``label<TAB>expression``, without a header, of Nangia and Bowman's test file."""
+    """Returns rows ``label<TAB>expression``, without a header, of Nangia and Bowman's test file."""
     content = gzip.decompress((shared_data / "listops" / "spinn_listops_test_d20s.tsv.gz").read_bytes())
     rows = [row.split("\t") for row in content.decode().splitlines()]
     assert len(rows) == 10_000
@@ -61,15 +61,15 @@ def test_every_published_expression_has_its_value(shared_data):
 
 
 SMALL = TreeLaw(max_depth=3, max_args=3, digit_share=0.6, min_length=3, max_length=10)
-SHARE = 0.001  # of the suite's false alarms, for each statistical test here
+SHARE = 0.001  # share of the suite's false alarms for each statistical test here
 
 
 @pytest.mark.statistical(share=SHARE)
 def test_shapes_and_operators_have_the_exact_law(judge):
-    """Every tree of depth ≤ 3 with ≤ 3 children, its digits rubbed out; the digits themselves are uniform."""
+    """Tests every tree of depth ≤ 3 with ≤ 3 children, digits removed; the digits themselves are uniform."""
     n_trees = 400_000
     rng = np.random.default_rng(0)
-    kept = [x for _ in range(40) for x in generate_expressions(n_trees // 40, rng, SMALL)]  # in rounds, as parts are
+    kept = [x for _ in range(40) for x in generate_expressions(n_trees // 40, rng, SMALL)]  # in rounds, as for parts
     law = {text: p for text, p in skeleton_law(SMALL).items() if 3 < len(text.split()) < 10}
     same_digits = bytes(min(symbol, FIRST_DIGIT) for symbol in range(256))
     skeletons = Counter(symbols.translate(same_digits) for symbols in kept)

@@ -1,4 +1,4 @@
-"""Data files: how they are found and read, and that no archive leads the reader astray."""
+"""Tests how data files are found and read, and that no archive misleads the reader."""
 
 import gzip
 import os
@@ -34,9 +34,9 @@ def test_a_gzip_file_cut_anywhere_or_damaged_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz"])
 def test_an_archive_cut_anywhere_is_refused_or_whole(tmp_path, name):
-    """Between two members too, where tarfile sees the end of the archive."""
+    """Damage between two members is found, too, where tarfile would stop at the end of the archive."""
     whole = packed(MEMBERS, "w:gz" if name.endswith("gz") else "w")
-    content = 512 * (4 + 2 + 0 + 1 + 2) if name == "x.tar" else len(whole) - 1  # four headers and their content
+    content = 512 * (4 + 2 + 0 + 1 + 2) if name == "x.tar" else len(whole) - 1  # four headers and their contents
     step = 128 if name == "x.tar" else 1
     n_refused = 0
     for n_bytes in range(0, len(whole), step):
@@ -64,7 +64,7 @@ def test_files_are_found_by_name_in_the_first_folder_that_holds_any(tmp_path):
 def test_a_wanted_member_is_one_file(tmp_path):
     path = tmp_path / "x.tar"
     path.write_bytes(packed([("/etc/hostname", b""), ("a", None), ("b", b"1"), ("./b", b"2")], "w"))
-    for wanted in "ab":  # a link; there twice
+    for wanted in "ab":  # a link, and a file that occurs twice
         with pytest.raises(SbmtError, match=f"one plain file {wanted} in"):
             list(tar_files(path, lambda name, wanted=wanted: name.removeprefix("./") == wanted))
     assert list(tar_files(path, lambda name: name.startswith("/"))) == [("/etc/hostname", b"")]
@@ -79,7 +79,7 @@ def test_only_line_feeds_end_lines(tmp_path, name, pack):
 
 
 def header(name, size, kind=b"0"):
-    """One block of 512 bytes, with a size that may be negative or need more than 8 bytes."""
+    """Returns a header of 512 bytes, with a size that may be negative or need more than 8 bytes."""
     sign = b"\x80" if size >= 0 else b"\xff"
     block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.GNU_FORMAT))
     block[124:136], block[156:157], block[148:156] = sign + (size % 2**88).to_bytes(11), kind, b" " * 8
@@ -90,7 +90,7 @@ def header(name, size, kind=b"0"):
 SPARSE = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
 STRANGE = {
     "far beyond its end": header("a", 2**87),
-    "backwards": header("b", -512),  # which Python 3.11.7 read for ever
+    "backwards": header("b", -512),  # Python 3.11.7 would never finish reading it
     "chained": header("x", 0, b"x") * 5000,
     "sparse": header("x", len(SPARSE), b"x")
     + SPARSE.ljust(512, b"\0")

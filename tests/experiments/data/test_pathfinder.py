@@ -1,4 +1,4 @@
-"""Pathfinder: what labels say is what can be followed, in places and in pixels."""
+"""Tests that Pathfinder's labels agree with the curves, as coordinates and as pixels."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ UNITS, N_DIRECTIONS = 256, 64
 
 
 def paddle_ends(middles, directions):
-    """Begin and end of every paddle in pixels, (images, paddles, 2, 2), from its place and direction alone."""
+    """Returns both ends of every paddle in pixels, (images, paddles, 2, 2), from its middle and direction."""
     angles = directions * (2 * np.pi / N_DIRECTIONS)
     half = LENGTH / 2 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     return np.stack([middles / UNITS - half, middles / UNITS + half], axis=-2)
@@ -43,7 +43,7 @@ def distance_to_segments(points, begins, ends):
 
 
 def segment_distances(segments):
-    """Distances of all pairs of n segments (n, 2, 2), taken between 33 points on each."""
+    """Returns the distances between all pairs of n segments (n, 2, 2), computed between 33 points on each."""
     shares = np.linspace(0, 1, 33)[:, None]
     points = segments[:, :1] * (1 - shares) + segments[:, 1:] * shares  # n 33 2
     distances = cdist(points.reshape(-1, 2), points.reshape(-1, 2))
@@ -56,7 +56,7 @@ def made(n_images, settings):
 
 @pytest.fixture(scope="module", params=SETTINGS.values(), ids=SETTINGS)
 def drawn(request):
-    """Settings, images, every paddle of each image ``(images, paddles, 2, 2)``, and whose they are."""
+    """Returns the settings, images, ends of all paddles ``(images, paddles, 2, 2)``, and the snake of each paddle."""
     settings = request.param
     images = made(N_IMAGES, settings)
     paddles = paddle_ends(images.middles, images.directions)
@@ -66,7 +66,7 @@ def drawn(request):
 
 def test_snakes_stay_clear_of_each_other_and_labels_say_whether_paddles_lead_from_disc_to_disc(drawn):
     settings, images, paddles, owners = drawn
-    clear = np.sqrt((MARGIN + THICKNESS) ** 2 - 0.25**2) - 0.01  # a paddle is looked at every half a pixel
+    clear = np.sqrt((MARGIN + THICKNESS) ** 2 - 0.25**2) - 0.01  # a paddle is probed every half pixel
     place = np.arange(len(owners))
     is_neighbour = (owners[:, None] == owners) & (abs(place[:, None] - place) <= 1)
     joined = []

@@ -1,4 +1,4 @@
-"""Prepared examples are whole or not there, whatever happens on the way, and what is none is refused."""
+"""Prepared examples are complete or absent, whatever happens meanwhile, and invalid ones are rejected."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_same_source_gives_the_same_bytes_and_is_not_made_again(tmp_path):
     first, second = (prepare(toy_source(files=files), tmp_path / name) for name in "ab")
     assert contents(first.folder) == contents(second.folder)
     assert contents(first.folder)["tokenizer.json"] == files["tokenizer.json"].encode()
-    prepare(toy_source(make=None, files=files), tmp_path / "a")  # which would fail
+    prepare(toy_source(make=None, files=files), tmp_path / "a")  # this would fail if called
 
 
 @pytest.mark.bad_input
@@ -111,7 +111,7 @@ def test_what_is_no_array_of_numbers_is_told(changes):
     [
         ("labels", np.full(75, 9)),
         ("lengths", np.full((75, 1), -1)),
-        ("split-dev", np.arange(10)),  # which are of train
+        ("split-dev", np.arange(10)),  # these belong to train
         ("symbols", np.zeros(3, np.int64)),
         ("labels", np.array([{"a": 1}] * 75)),  # pickled
     ],

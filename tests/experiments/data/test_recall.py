@@ -1,4 +1,4 @@
-"""Associative recall: every sequence is read as a reader would, and answered by looking through its items."""
+"""Tests associative recall by reading every sequence and looking up the answers among its items."""
 
 from collections import Counter
 
@@ -51,7 +51,7 @@ def test_answers_are_found_by_looking_through_the_items(name, permutation):
 
 @pytest.mark.statistical(share=0.001)
 def test_order_keys_and_values_are_uniform(judge):
-    """Judged on one token of each sequence, since the tokens of one sequence are dependent."""
+    """Tests one token of each sequence, since the tokens of a sequence are dependent."""
     n, n_keys, n_values = 50_000, 7, 3
     tokens, answers = sample_recall(n, 2, 3, 5, n_keys, n_values, permutation=True, generator=seeded())
     is_query = answers[:, 4] != NO_ANSWER
@@ -77,10 +77,10 @@ def test_every_key_is_asked_for_once_and_its_answer_followed_it():
 
 
 def test_queries_come_soon_by_the_power_law_and_symbols_are_uniform():
-    """The first place of three holds one of two queries with a known probability; false alarms 1e-7."""
+    """The first of three positions holds one of two queries with a known probability; false alarms 1e-7."""
     share = torch.tensor([1.0, 2.0, 3.0]) ** (0.01 - 1)
     p = share / share.sum()
-    first = p[0] + sum(p[i] * p[0] / (1 - p[i]) for i in (1, 2))  # in the first or the second of two picks
+    first = p[0] + sum(p[i] * p[0] / (1 - p[i]) for i in (1, 2))  # chosen by the first or the second draw
     tokens, answers = sample_multi_query(4000, 10, 2, 30, generator=seeded())
     found = (answers[:, 4] != NO_ANSWER).double().mean()
     assert abs(found - first) < 5.4 * (first * (1 - first) / 4000) ** 0.5

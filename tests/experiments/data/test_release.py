@@ -1,4 +1,4 @@
-"""Long Range Arena's own files of ListOps and Pathfinder."""
+"""Tests reading Long Range Arena's own files of ListOps and Pathfinder."""
 
 import numpy as np
 import pytest

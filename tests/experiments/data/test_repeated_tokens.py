@@ -1,4 +1,4 @@
-"""The synthetic task and the accuracies it is read against."""
+"""Tests the synthetic task, and the accuracies with which results are compared."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from tests.statistics import binomial_p_values
 @pytest.mark.parametrize("sample", [sample_repeated_tokens, sample_fresh_values])
 @pytest.mark.parametrize("batch_size, length", [(50, 7), (3, 1)])
 def test_labels_equal_a_double_loop(sample, batch_size, length):
-    """Copies of one fresh value lie within 1.3 of each other (about .57), others beyond."""
+    """Copies of one fresh value lie within 1.3 of each other (typically 0.57), and other values further apart."""
     tokens, labels = sample(batch_size, length, generator=seeded())
     assert tokens.shape[:2] == labels.shape == (batch_size, length) and labels.dtype == torch.float32
     for sequence, marks in zip(tokens, labels.tolist(), strict=True):
@@ -29,14 +29,14 @@ def test_labels_equal_a_double_loop(sample, batch_size, length):
 
 @pytest.mark.statistical(share=0.001)
 def test_fresh_values_and_their_noise_are_normal(judge):
-    """Given a copy of it, the difference of two tokens is noise alone; both laws are judged on one token a sequence."""
+    """The difference of two copies is noise alone. Both laws are tested on one token per sequence."""
     from scipy.stats import chi2, kstest
 
     tokens, labels = sample_fresh_values(20_000, 2, generator=seeded())
     value = tokens[:, 0].double() / (1 + NOISE**2) ** 0.5
     differences = (tokens[:, 0] - tokens[:, 1])[labels[:, 0] == 1].double() / (2 * NOISE**2) ** 0.5
     p_values = [kstest(x[:, entry].numpy(), "norm").pvalue for x in (value, differences) for entry in (0, D_VALUE - 1)]
-    for x in (value, differences):  # entries are independent: their squares add up to a chi-square
+    for x in (value, differences):  # entries are independent, so their squares sum to a chi-square variable
         p_values.append(kstest(x.pow(2).sum(1).numpy(), chi2(D_VALUE).cdf).pvalue)
     judge(p_values, binomial_p_values(labels[:, 0].sum(), 20_000, 0.5))
 
@@ -44,9 +44,9 @@ def test_fresh_values_and_their_noise_are_normal(judge):
 @pytest.mark.statistical(share=0.001)
 @pytest.mark.parametrize("length", [2, 64])
 def test_majority_accuracy_is_the_share_of_the_commoner_label(length, judge):
-    """Judged on one token of each sequence, since the tokens of one sequence are dependent."""
+    """Tests one token of each sequence, since the tokens of a sequence are dependent."""
     _, labels = sample_repeated_tokens(100_000, length, generator=seeded(length))
-    judge(binomial_p_values(labels[:, 0].sum(), 100_000, majority_accuracy(length)))  # from two tokens on, repeats
+    judge(binomial_p_values(labels[:, 0].sum(), 100_000, majority_accuracy(length)))  # two tokens may repeat
 
 
 @pytest.mark.statistical(share=0.001)

@@ -1,4 +1,4 @@
-"""Retrieval: pairs in Long Range Arena's files, and generated ones about topics."""
+"""Tests pairs of documents in Long Range Arena's files, and generated pairs about topics."""
 
 import gzip
 
@@ -12,7 +12,7 @@ from tests.experiments.data.layouts import documents_of
 from tests.statistics import binomial_p_values
 
 PARTS = ("train", "eval", "test")
-PAIRS = [  # label as written, two texts, and the label that is read
+PAIRS = [  # label as written, two texts, and label as read
     (b"1.0", b'a bare " quote', b'""', 1),
     (b"0.0", "next line \u0085 here".encode(), "line separator \u2028 é 漢 🎬".encode(), 0),
     (b"1", b"carriage\rreturn", b"", 1),
@@ -26,7 +26,7 @@ def tsv(pairs, end=b"\n"):
 
 
 def write(folder, contents, suffix=".tsv"):
-    """Writes the three files."""
+    """Writes the files of the three splits."""
     for part, content in zip(PARTS, contents, strict=True):
         content = gzip.compress(content) if suffix.endswith("gz") else content
         (folder / f"new_aan_pairs.{part}{suffix}").write_bytes(content)
@@ -35,7 +35,7 @@ def write(folder, contents, suffix=".tsv"):
 @pytest.mark.parametrize("content, suffix", [(tsv(PAIRS, b"\r\n"), ".tsv"), (b"\xef\xbb\xbf" + tsv(PAIRS), ".tsv.gz")])
 def test_pairs_are_read_byte_for_byte(pool_of, tmp_path, content, suffix):
     write(tmp_path, [content] * 3, suffix)
-    source = retrieval_files(str(tmp_path / f"new_aan_pairs.eval{suffix}"))  # one file brings the others
+    source = retrieval_files(str(tmp_path / f"new_aan_pairs.eval{suffix}"))  # naming one file also finds the others
     pool, documents = pool_of(source)
     assert documents == READ * 3
     assert pool.labels.tolist() == [label for *_, label in PAIRS] * 3
@@ -60,7 +60,7 @@ def test_a_wrong_line_is_named(tmp_path, monkeypatch, line, message):
 
 
 def topics_of(document, words):
-    """Which topics a document has words of, apart from common words."""
+    """Returns the topics whose words occur in a document, apart from common words."""
     found = set(document.split(b" ")) - set(words[0])
     return {topic for topic, own in enumerate(words[1:]) if found & set(own)}
 

@@ -17,7 +17,7 @@ TRAPS = [
 
 
 def reviews(split):
-    """(name, content) of both classes; numbers so that text order is not their order."""
+    """Returns (name, content) pairs of both classes, numbered so that alphabetical order is a different order."""
     rows = [(f"aclImdb/{split}/neg/{i}_{1 + i % 4}.txt", TRAPS[i % 4]) for i in range(12)]
     rows += [(f"aclImdb/{split}/pos/{i}_{7 + i % 4}.txt", b"good %d" % i) for i in range(12)]
     return rows
@@ -27,7 +27,7 @@ ALL = reviews("train") + reviews("test")
 
 
 def write(folder, layout, rows=ALL):
-    """Writes reviews as one archive or as one per split; returns the folder."""
+    """Writes reviews as one archive or as one per split, and returns the folder."""
     members = random.Random(0).sample(rows, len(rows))
     if layout == "archive":
         (folder / ARCHIVE).write_bytes(packed(members))
@@ -55,7 +55,7 @@ def test_a_tenth_of_the_training_reviews_is_held_out(tmp_path):
     assert len(splits_of["dev"]) == 2500 and len(splits_of["test"]) == 25000
     assert sorted(np.concatenate([splits_of["train"], splits_of["dev"]])) == list(range(25000))
     assert splits_of["dev"][:5].tolist() == [19086, 18897, 8553, 14924, 2405]
-    assert abs((splits_of["test"][:4000] < 37500).mean() - 0.5) < 0.05  # its first examples are a fair sample
+    assert abs((splits_of["test"][:4000] < 37500).mean() - 0.5) < 0.05  # the first examples are a random sample
 
 
 @pytest.mark.parametrize("name", ["test/neg/5_1.html", "test/neg/٣_1.txt"])

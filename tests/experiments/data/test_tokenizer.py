@@ -1,4 +1,4 @@
-"""A tokeniser gives back every text; other files than those it needs are refused."""
+"""A tokeniser restores every text, and unsuitable files are rejected."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ APART = Tokenizer(OWN.json)  # never packs
 
 
 def cut(texts, room):
-    """Ids of one or two texts: the longer one loses its last token, of two alike the one that was shorter at first."""
+    """Returns the ids of one or two texts. The longer text loses its last token first."""
     parts = [APART.encode(text).tolist() for text in texts]
     shorter = min(range(len(parts)), key=lambda i: len(parts[i]))
     n_tokens = sum(map(len, parts))
@@ -61,12 +61,12 @@ def test_texts_and_pairs_are_packed_and_cut(pairs, length):
     expected = [cut([a], length - 2) for a in first]
     assert [ids.tolist() for ids in packed] == [[0, *a, 2] for (a,), _ in expected]
     assert n_cut == sum(is_cut for _, is_cut in expected)
-    assert all(OWN.encode(a).tolist() == APART.encode(a).tolist() for a in first)  # packing leaves no trace
+    assert all(OWN.encode(a).tolist() == APART.encode(a).tolist() for a in first)  # packing has no later effect
 
 
 SENTENCES = ["the cat sat on the mat\nthe cat ate the rat\n", "die Straße, größer als 1234567\n\n\nthe end"]
 GOLDEN = "f8368a503c8a86e0be686bfe0dfa57c5fc779a36a6c19c8fb27024b33ba51f39"
-"""SHA-256 of the vocabulary of 320 tokens trained on nine times these texts, with tokenizers 0.23."""
+"""SHA-256 of the vocabulary of 320 tokens, trained on these texts nine times with tokenizers 0.23."""
 
 
 def test_the_same_texts_give_the_same_vocabulary():
@@ -82,7 +82,7 @@ def test_tokenisers_are_saved_and_copied(tmp_path):
 
 
 def test_special_tokens_are_found_by_name():
-    """As in RoBERTa's file, where <mask> comes last and takes the blank before it."""
+    """Returns a tokeniser as in RoBERTa's file, where <mask> has the last id and absorbs the preceding blank."""
     content = json.loads(OWN.json)
     names = [name for name in content["model"]["vocab"] if name != "<mask>"] + ["<mask>"]
     content["model"]["vocab"] = {name: i for i, name in enumerate(names)}

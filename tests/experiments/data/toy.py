@@ -1,4 +1,4 @@
-"""Small examples of every kind, the same each time they are made."""
+"""Small examples of every kind, which are the same in every run."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ KINDS = {  # task: class names, vocabulary, first id
 
 
 def toy_examples(task, n, seed):
-    """More 1s than 2s? Of pairs: do both documents begin even, or both odd? Of images: which half is brighter?"""
+    """Returns labels: more 1s than 2s? Pairs: first symbols of equal parity? Images: which half is brighter?"""
     rng = np.random.default_rng([seed, n])
     if task == "image":
         images = rng.integers(0, 256, (n, 8, 8)) * (rng.random((n, 8, 8)) < 0.7)
@@ -34,7 +34,7 @@ def toy_examples(task, n, seed):
 
 
 def toy_source(task="listops", *, name=None, make=toy_examples, sizes=SIZES, **changes):
-    """A source with three parts of training examples and one of each other split."""
+    """Returns a source with three parts of training examples and one part of each other split."""
     class_names, vocab_size, first_id = KINDS[task]
     fields = dict(origin="generated", class_names=class_names, vocab_size=vocab_size, first_id=first_id)
     fields |= dict(settings={"seed": 0}, parts=lambda: toy_parts(task, make, sizes))

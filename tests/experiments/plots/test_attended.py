@@ -10,7 +10,7 @@ from sbmt.experiments.training.fit import fit
 
 
 def whole_batches(run, seed):
-    """Each test example's dense masks (layers, heads, n, n) and real tokens, per document, batch by batch."""
+    """Returns each test example's dense masks (layers, heads, n, n) and real tokens, per document, batch by batch."""
     generator = torch.Generator().manual_seed(seed)
     run.model.eval()
     found = []
@@ -39,7 +39,7 @@ def whole_batches(run, seed):
 def test_single_examples_are_seen_as_in_the_evaluation_and_drawn(
     task, settings, caches, tiny, tiny_glue, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(TrainingConfig, "evaluation_batch", 8)  # 13 examples are two batches
+    monkeypatch.setattr(TrainingConfig, "evaluation_batch", 8)  # 13 examples make two batches
     run = fit((tiny_glue if task == "mnli" else tiny)(task, **settings))
     inspection = inspect_examples(run, seed=3)
     expected = whole_batches(run, 3)

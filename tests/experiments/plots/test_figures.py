@@ -1,4 +1,4 @@
-"""Figures of results, drawn from what is published, and of block models in the plane."""
+"""Tests figures of published results, and of block models in the plane."""
 
 from pathlib import Path
 from xml.dom import minidom
@@ -64,7 +64,7 @@ def test_the_three_placements_are_dense_block_diagonal_and_sparse():
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(("name", "begin"), [("x.png", b"\x89PNG"), ("X.SVG", b"<?xml"), ("x.pdf", b"%PDF")])
 def test_figures_are_written_in_the_format_that_their_name_asks_for(tmp_path, name, begin):
-    """An SVG is XML whatever its labels hold."""
+    """An SVG file is valid XML, whatever its labels contain."""
     with saved_figure(tmp_path / "new" / name, 1.0, 1.0) as figure:
         figure.suptitle("a \x1b[2J \0 \ufffe b")
     content = (tmp_path / "new" / name).read_bytes()

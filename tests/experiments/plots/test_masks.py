@@ -19,7 +19,7 @@ def as_edges(mask):
 def test_heatmap_shows_the_mask(mask, convert):
     ax = plot_mask(convert(mask))
     assert np.array_equal(ax.images[0].get_array(), mask.float())
-    assert ax.images[0].get_clim() == (0.0, 1.0)  # whatever it holds, so that pictures can be compared
+    assert ax.images[0].get_clim() == (0.0, 1.0)  # regardless of the data, so that figures can be compared
 
 
 @pytest.mark.bad_input

@@ -1,4 +1,4 @@
-"""A trained run with fitted masks, and beside it other masks of the same size."""
+"""Tests a trained run with fitted masks, compared with other masks of the same density."""
 
 import copy
 from dataclasses import replace
@@ -24,7 +24,7 @@ def cache(toy_cache):
 
 @pytest.fixture(autouse=True)
 def no_folders_of_the_user(cache):
-    """The examples of this module, in place of none."""
+    """Uses the small examples in all tests of this module."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def full(cache, tiny):
 
 @pytest.fixture(scope="module")
 def compared(full):
-    """The run with fitted masks, its comparison with others, and what a progress bar was told."""
+    """Returns the run with fitted masks, its comparison with others, and the calls of a progress bar."""
     calls = []
 
     def track(items, **options):
@@ -60,7 +60,7 @@ def test_a_run_with_fitted_masks_is_a_run(full, sparse, tmp_path):
     assert sparse.history == full.history and loaded.history["step"] == full.history["step"]
     assert evaluate(loaded).accuracy == evaluate(sparse).accuracy == sparse.test.accuracy
     assert {"interval", "chance", "data"} <= set(loaded.about)
-    theirs = sparse.model.state_dict()  # the network keeps its weights
+    theirs = sparse.model.state_dict()  # the weights of the network are unchanged
     assert all(torch.equal(theirs[name], weight) for name, weight in full.model.state_dict().items())
 
 
@@ -79,14 +79,14 @@ def test_every_kind_is_compared(full, compared):
 
 
 def test_losses_are_paired(full, sparse):
-    """Each item's score under full attention less its score under the mask."""
+    """The loss is each item's score under full attention minus its score under the mask."""
     tokens = [{"tokens": torch.randint(6, (4, 20)), "mask": None}]
     before = copy.deepcopy(sparse.model.state_dict())
     items = {id(full.model): torch.tensor([1.0, 0.0, 1.0]), id(sparse.model): torch.tensor([1.0, 1.0, 0.0])}
     fitted, *_ = compare(full.model, sparse.model, tokens, "share", lambda m: items.get(id(m), torch.zeros(3)))
     assert fitted["share"] == pytest.approx(2 / 3) and fitted["lost"] == pytest.approx(0)
     assert fitted["lost_error"] == pytest.approx(1 / 3**0.5)  # of 0, −1 and 1, whose standard deviation is 1
-    assert all(torch.equal(sparse.model.state_dict()[name], t) for name, t in before.items())  # nothing is changed
+    assert all(torch.equal(sparse.model.state_dict()[name], t) for name, t in before.items())  # it is unchanged
     with pytest.raises(SbmtError, match="at least 2 test items"):
         compare(full.model, sparse.model, tokens, "share", lambda m: torch.ones(1))
 

@@ -1,4 +1,4 @@
-"""Masks of other kinds: their laws, and as many edges as asked for."""
+"""Tests the laws and densities of other kinds of masks."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from sbmt.sparsification.fit import Heads, full_attention
 from tests.statistics import binomial_p_values
 
 N, D, HEADS = 24, 8, 2
-SHARE = 0.003  # of the suite's false alarms, for each of the tests here
+SHARE = 0.003  # share of the suite's false alarms for each test here
 
 
 def heads(seed=0, batch=6, is_padded=True, sharpness=2.0):
@@ -22,7 +22,7 @@ def heads(seed=0, batch=6, is_padded=True, sharpness=2.0):
 
 
 def edges_of(attention, given):
-    """Which keys a query reads, from the values of one-hot keys."""
+    """Returns the keys that a query reads, found with one-hot values."""
     one_hot = torch.eye(given.key.shape[2]).expand(*given.key.shape[:2], -1, -1)
     return given._replace(value=one_hot).attend(attention).values > 0
 
@@ -30,14 +30,14 @@ def edges_of(attention, given):
 @pytest.mark.parametrize("density", [0.1, 0.25])
 @pytest.mark.parametrize("name", CONTROLS)
 def test_as_many_edges_as_asked_for(name, density):
-    """The share of real keys for each real query, in the mean."""
+    """Returns the share of real keys that are kept, averaged over real queries."""
     attention, shares = tuned(name, [heads(seed) for seed in range(4)], density), []
     for given in map(heads, range(20, 32)):
         real = is_pair(given)
         edges = edges_of(attention, given)
         assert not (edges & ~real).any()
         shares.append((edges.sum(-1) / real.sum(-1).clamp(min=1))[real.any(-1)])
-    in_steps = {"window": 0.06, "window and both ends": 0.06}  # two more keys each
+    in_steps = {"window": 0.06, "window and both ends": 0.06}  # two more keys per query
     assert torch.cat(shares).mean().item() == pytest.approx(density, abs=in_steps.get(name, 0.02))
 
 
@@ -52,7 +52,7 @@ def test_masks_that_look_at_tokens_see_more_than_those_that_do_not():
     assert 0.7 < seen["window"] / seen["random"] < 1.5 and 0.7 < seen["window and both ends"] / seen["random"] < 1.5
 
 
-@pytest.mark.parametrize(("n_real", "reach"), [(12, 1), (7, 0)])  # nearest to 0.4 of the pairs
+@pytest.mark.parametrize(("n_real", "reach"), [(12, 1), (7, 0)])  # closest to 0.4 of the pairs
 def test_a_window_and_both_ends_are_those_of_real_tokens(n_real, reach):
     tokens, real = torch.randn(1, 1, 12, 4), torch.arange(12)[None] < n_real
     given = Heads(tokens, tokens, tokens, real, real)
@@ -85,7 +85,7 @@ def test_values_are_those_of_full_attention_where_all_pairs_are_edges():
 
 @pytest.mark.statistical(share=SHARE)
 def test_drawn_edges_are_reweighted(judge):
-    """Two keys of equal score, of which one is certain and the other has probability ¼: it weighs 4 times as much."""
+    """Of two keys of equal score, one is certain and the other has probability ¼, so its weight is 4 times as large."""
     uneven = MaskedAttention(lambda given: torch.tensor([1.0, 0.25]).expand(is_pair(given).shape))
     same = torch.ones(20000, 1, 1, D)
     value = torch.tensor([0.0, 1.0])[None, None, :, None].expand(20000, 1, 2, 1)

@@ -1,4 +1,4 @@
-"""The meter against plain loops over masks, and against the library's own draws."""
+"""Compares the measured estimators with plain loops over masks, and with the library's own draws."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ from tests.layers.inputs import seeded
 
 @pytest.mark.parametrize(("loss", "exploration"), [(wavy, 0.0), (linear, 0.03), (convex, 0.2)])
 def test_the_exact_gradient_is_a_difference_quotient(loss, exploration):
-    """E[L] is linear in each probability, so a difference quotient has no error but rounding."""
+    """E[L] is linear in each probability, so a difference quotient has only rounding errors."""
     graph = inputs()
     reports = measure_estimators(*graph, PROBABILITY, loss, exploration=exploration)
     inclusion = torch.where(RANDOM, (PROBABILITY + exploration).clamp(max=1), PROBABILITY)
@@ -63,7 +63,7 @@ def test_a_single_draw_has_the_cosine_of_a_loop_over_masks():
 
 @pytest.mark.parametrize(("gate_rule", "exploration"), [("score", 0.15), ("weight", 0.0)])
 def test_a_draw_of_the_library_has_the_gradient_that_is_measured(gate_rule, exploration):
-    """By way of a block model whose every key is a cluster of its own."""
+    """Uses a block model in which every key is a separate cluster."""
     graph = inputs(seed=3)
     rows = PROBABILITY.expand(50, 1, *PROBABILITY.shape).clone().requires_grad_()
     unit = torch.eye(PROBABILITY.shape[1], dtype=torch.float64)

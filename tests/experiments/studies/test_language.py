@@ -1,4 +1,4 @@
-"""Studies of pre-training and fine-tuning: which settings every run has, and what starts from what."""
+"""Tests the settings and initial weights of all runs in studies of pre-training and fine-tuning."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ def config_of(study, name):
 
 @pytest.mark.parametrize("is_reduced", [True, False])
 def test_every_pretrained_model_is_tuned(tmp_path, is_reduced):
-    """And one that was not, with the tokeniser of the others."""
+    """One more run starts from random weights, with the tokeniser of the others."""
     names = ["full", "full-long", "sbm", "random-equal", "sbm-loops"]
     pretraining = pretraining_study(names, is_reduced=is_reduced)
     study = fine_tuning_study("sst2", pretraining, tmp_path, n_seeds=3, is_reduced=is_reduced)
@@ -32,7 +32,7 @@ def test_every_pretrained_model_is_tuned(tmp_path, is_reduced):
     for name in names:
         config, before = config_of(study, name), config_of(pretraining, name)
         assert config.pretrained == str(tmp_path / f"{name}-seed0") and config.tokenizer == ""
-        assert config.steps == study.config.steps  # however long it was pre-trained
+        assert config.steps == study.config.steps  # regardless of the length of pre-training
         for field in ("attention", "options", "length", "d_model", "d_hidden", "n_layers", "n_heads"):
             assert getattr(config, field) == getattr(before, field)
     scratch = config_of(study, "scratch")
@@ -44,7 +44,7 @@ def test_every_pretrained_model_is_tuned(tmp_path, is_reduced):
 
 @pytest.fixture
 def small(monkeypatch, tiny_mlm):
-    """Makes the reduced settings as small as the text is."""
+    """Reduces the settings further, to suit the small text."""
     monkeypatch.setattr(language_studies, "REDUCED_MLM", tiny_mlm(steps=2, warmup_steps=0))
 
 
@@ -72,7 +72,7 @@ def test_studies_run_and_are_then_loaded(tmp_path, small):
     reports.clear()
     again = run_language_studies(["sbm", "random-equal"], ["sst2"], tmp_path, **asked)
     assert [run["test"] for run in again["sst2"]["runs"]] == [run["test"] for run in results["sst2"]["runs"]]
-    assert [given[-1] for given in reports] == [2] * 5  # as many runs, all of them done
+    assert [given[-1] for given in reports] == [2] * 5  # the same number of runs, all finished
 
 
 @pytest.mark.bad_input

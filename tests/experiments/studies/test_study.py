@@ -18,7 +18,7 @@ NAMES = [trial.name for trial in DEMO.trials]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the tiny demo has run once."""
+    """Returns the folder of one run of the tiny demo."""
     run_study(DEMO, folder := tmp_path_factory.mktemp("demo"))
     return folder
 
@@ -103,7 +103,7 @@ def test_fitted_masks_have_a_random_twin_with_the_same_window(name):
 
 @pytest.mark.bad_input
 def test_a_folder_with_other_settings_is_refused(folder):
-    """Also where a worker is the one that says so, whose error is pickled."""
+    """The error also passes through pickling, if a worker raises it."""
     with pytest.raises(SbmtError, match="--output") as told:
         run_study(replace(DEMO, trials=DEMO.trials[:1], config=replace(TINY, steps=4)), folder)
     assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
@@ -111,7 +111,7 @@ def test_a_folder_with_other_settings_is_refused(folder):
 
 @pytest.mark.bad_input
 def test_a_run_is_not_taken_for_a_study(folder):
-    """Whose result would replace that of the run."""
+    """The result of the study would replace that of the run."""
     run = folder / "fitted-seed0"
     before = contents(run)
     with pytest.raises(SbmtError, match="a folder for several runs"):

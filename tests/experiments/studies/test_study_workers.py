@@ -1,4 +1,4 @@
-"""The workers of a study end with it: with a parent that is killed, and by Ctrl-C, which a terminal sends to all."""
+"""Workers end with their study, if the parent is killed, or by Ctrl-C, which a terminal sends to all processes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The demo's study of repeated tokens, so small that a run takes a moment."""
+"""The demo's study of repeated tokens, with runs that take only a moment."""
 
 from dataclasses import replace
 

@@ -1,14 +1,14 @@
-"""What tests of whole runs share: ways to stop them, and the comparison of two folders."""
+"""Parts shared by tests of whole runs: ways to stop a run, and the comparison of two folders."""
 
 import json
 
 NUMBERS = ("config.json", "metrics.csv", "model.safetensors", "tokenizer.json")
 ROUGH = dict(dropout=0.2, attention_dropout=0.2, density_weight=0.1, accumulate=2, steps=7)
-"""Settings of a run in which everything that draws or adds up takes part."""
+"""Settings of a run that uses every random draw and every sum."""
 
 
 def contents(folder):
-    """The files of a folder by name."""
+    """Returns the contents of a folder's files by name."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 def stop_after(number, error=Stopped):
-    """An ``on_step`` that raises an error after a step."""
+    """Returns an ``on_step`` that raises an error after a step."""
 
     def on_step(step):
         if step.number == number:
@@ -27,7 +27,7 @@ def stop_after(number, error=Stopped):
 
 
 def has_same_numbers(a, b):
-    """Whether two folders hold the same run, to the last bit except for times."""
+    """Returns whether two folders contain the same run, bit by bit except for times."""
     contents = [[(folder / name).read_bytes() for name in NUMBERS if (folder / name).exists()] for folder in (a, b)]
     first, second = (json.loads((folder / "result.json").read_text()) for folder in (a, b))
     assert len(contents[0]) >= 3

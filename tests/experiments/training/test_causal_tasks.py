@@ -1,4 +1,4 @@
-"""Causal language models: what they are asked, what runs report, and which attentions they take."""
+"""Tests the tasks and reports of causal language models, and the attention mechanisms that they accept."""
 
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ def language_model(**changes):
 def test_every_token_but_the_first_is_asked_for(caches):
     data = language_model().open_data()
     feed, blocks = data.feeds["train"], data.blocks["train"]
-    batch = feed.batch(np.array([0, len(feed) - 1]), slice(0, 2), 0)  # the last one is padded
+    batch = feed.batch(np.array([0, len(feed) - 1]), slice(0, 2), 0)  # the last block is padded
     assert torch.equal(batch.selected[:, :-1], batch.mask[:, 1:]) and not batch.selected[:, -1].any()
     following = batch.tokens.roll(-1, 1)[batch.selected]
     assert torch.equal(batch.labels, following) and batch.weight == 1
@@ -45,7 +45,7 @@ def test_a_network_learns_to_answer_a_query():
     config = MultiQueryConfig(
         attention="full", length=8, n_pairs=1, vocab_size=8, steps=120, learning_rate=1e-2, n_layers=2
     )
-    assert fit(config).test.accuracy > 0.6  # 0.25 by guessing
+    assert fit(config).test.accuracy > 0.6  # chance is 0.25
 
 
 def test_training_goes_on_from_the_weights_of_a_run_on_shorter_sequences(tmp_path):

@@ -1,4 +1,4 @@
-"""Settings of runs: the paper's numbers, what is refused, what comes back from files or goes into fine-tuning."""
+"""Tests settings of runs: the paper's numbers, errors, and copies in files or for fine-tuning."""
 
 import json
 from dataclasses import asdict, fields
@@ -42,7 +42,7 @@ def test_a_new_attention_keeps_the_options_that_it_shares_with_the_old_one():
     changed = config.override(window=6, n_clusters=5).override(attention="random_mask", mask_density=0.5)
     assert changed.options == make_options("random_mask", {"mask_density": 0.5, "window": 6})
     assert config.override(attention="performer").options == make_options("performer", {"n_features": 7})
-    assert config == RepeatedTokensConfig().override(window=2)  # where options come from is not part of a run
+    assert config == RepeatedTokensConfig().override(window=2)  # the defaults of options are not part of a run
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def some(config, names):
 
 
 def test_presets_are_the_papers_table_7():
-    """The preset ``recommended`` has δ = 0.01, the layer k = 128."""
+    """The preset ``recommended`` sets δ = 0.01, and the layer k = 128."""
     assert some(SIZES["paper"], SYNTHETIC) == SYNTHETIC
     assert some(PAPER_MLM, MLM) == MLM and PAPER_MLM.best_by == "loss"
     for task in GLUE_TASKS:

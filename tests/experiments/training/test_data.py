@@ -1,4 +1,4 @@
-"""What runs read: streams that begin anywhere, blocks with hidden tokens, packed rows."""
+"""Tests the data of runs: streams that start anywhere, blocks with masked tokens, packed rows."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def is_same(a, b):
 
 @pytest.mark.parametrize(("n", "batch_size", "n_ranks"), [(48, 6, 2), (47, 6, 4), (1, 6, 2), (13, 4, 3)])
 def test_processes_divide_every_batch(toy_cache, n, batch_size, n_ranks):
-    """Together they hold each example once, in order, and each says how many stand before its own."""
+    """Together, the parts contain each example once, in order, with the number of examples before each part."""
     split, encoding = open_prepared(toy_cache / "toy-listops").splits["train"], Encoding(1, 20)
     feed = example_feed(split, encoding)
     batches = {number: [] for number in range(-(-n // batch_size))}
@@ -43,7 +43,7 @@ def batches_of(config, split, batch_size=4):
 
 @pytest.mark.usefixtures("caches")
 def test_hidden_tokens_of_dev_and_test_are_the_same_for_every_run(tiny_mlm):
-    """Whatever the seed and the attention; those of training differ with the seed, and in every epoch."""
+    """Tests are the same for all seeds and attention mechanisms; training batches differ by seed and epoch."""
     first, other = tiny_mlm(), tiny_mlm(seed=1, attention="full", d_model=16, batch_size=8)
     for split in ("dev", "test"):
         assert all(is_same(a, b) for a, b in zip(batches_of(first, split), batches_of(other, split), strict=True))

@@ -1,4 +1,4 @@
-"""Processes that share every batch do what one does with all of it; parts with more hidden tokens weigh more."""
+"""Processes that share batches get the same result as one process; parts with more masked tokens count more."""
 
 import json
 import os
@@ -39,7 +39,7 @@ for folder in map(Path, sys.argv[2:]):
 @pytest.mark.slow
 @pytest.mark.usefixtures("caches")
 def test_two_processes_are_one(tmp_path, tiny, tiny_mlm):
-    """Also where one of them has no part of the last batch, that of 13 test examples."""
+    """This holds even if a process has no part of the last batch, with 13 test examples."""
     settings = dict(steps=4, learning_rate=1e-3, dropout=0.0)
     parts = settings | dict(batch_size=12, accumulate=2)
     sizes = dict(length=8, d_model=8, d_hidden=8, n_heads=2, n_layers=2, test_sequences=13, options={"n_clusters": 4})
@@ -72,7 +72,7 @@ def test_two_processes_are_one(tmp_path, tiny, tiny_mlm):
 
 @pytest.mark.slow
 def test_losses_of_the_page_do_not_depend_on_the_number_of_processes(tmp_path):
-    """Those of the script that the page on many devices prints."""
+    """Reads the arguments of the script that the page on many devices prints."""
     page = (ROOT / "docs" / "how-to" / "many-gpus.md").read_text(encoding="utf-8")
     (tmp_path / "train_ddp.py").write_text(SCRIPT.search(page)[1], encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""Claims of the demo and of fitted masks, on one seed, through the command that users run."""
+"""Tests claims of the demo and of fitted masks on one seed, through the command that users run."""
 
 import json
 
@@ -19,14 +19,14 @@ def train(folder, words):
 
 @pytest.mark.slow
 def test_sbm_learns_repeated_tokens(tmp_path):
-    """With half the tokens; always guessing the commoner label is right for 0.63 of them."""
+    """Uses half the tokens. Always guessing the more frequent label is right for 0.63 of them."""
     train(tmp_path / "run", "--seed 2 --length 32 --steps 300 --batch-size 32 --learning-rate 3e-3")
     test = json.loads((tmp_path / "run" / "result.json").read_text())["test"]
     assert test["accuracy"] > 0.85 and test["density"] > 0.75
 
 
 def test_a_fitted_mask_finds_repeats_that_a_random_one_cannot(tmp_path):
-    """The command of the page on fitted masks, with half the tokens and a seventh of the steps.
+    """Runs the command of the page on fitted masks, with half the tokens and a seventh of the steps.
 
     Without its fit, the mask stays at a density at which a random one would do nearly as well. Without reweighting, the
     network adapts to its mask, and full attention with the same weights does no better.

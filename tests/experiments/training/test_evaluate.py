@@ -1,4 +1,4 @@
-"""Answers to single test examples, judged by hand, and to rows without labels."""
+"""Tests answers to single examples, scores computed by hand, and rows without labels."""
 
 from math import exp
 
@@ -29,7 +29,7 @@ def test_numbers_are_those_of_single_examples(train, task):
     run = train(task)
     run.model.train()
     found = evaluate(run, n_samples=2, seed=4)
-    assert run.model.training  # as before
+    assert run.model.training  # as after training
     prepared = run.config.open_prepared()
     feed = example_feed(prepared.splits["test"], run.config.encoding(1))
     (batch,) = BatchStream(feed, feed.in_order(16, None))
@@ -73,7 +73,7 @@ def test_other_examples_than_those_trained_on_are_refused(train, tmp_path, monke
 
 @pytest.mark.usefixtures("caches")
 def test_a_language_model_without_masks_agrees_with_its_own_test(tmp_path, tiny_mlm):
-    """In batches of 16, as here: then the same tokens are hidden."""
+    """With batches of 16, as in training, the same tokens are masked."""
     run = fit(tiny_mlm(attention="full", batch_size=16, steps=2), tmp_path / "run", accelerator="cpu")
     found = evaluate(run)
     assert found.accuracy == pytest.approx(run.test.accuracy) and found.loss == pytest.approx(run.test.loss, rel=1e-5)
@@ -86,7 +86,7 @@ def test_a_language_model_without_masks_agrees_with_its_own_test(tmp_path, tiny_
 @pytest.mark.usefixtures("caches")
 @pytest.mark.parametrize("task", ["sst2", "mnli"])
 def test_answers_to_a_table_are_those_of_the_evaluation(tiny_glue, task):
-    """With another padding, in batches of 32."""
+    """Labels are predicted in batches of 32, with different padding."""
     config = tiny_glue(task, attention="full", dropout=0.5)
     data = config.open_data()
     model = build_model(config, data.info)

@@ -1,4 +1,4 @@
-"""Runs on small examples of every family: resumed ones equal whole ones, and the best weights are kept."""
+"""Tests runs of every family on small examples: resuming gives the same result, and the best weights are kept."""
 
 import signal
 from dataclasses import replace
@@ -18,13 +18,13 @@ from sbmt.experiments.training.run import load_run
 from sbmt.layers.registry import ATTENTIONS
 from tests.experiments.training.runs import ROUGH, Stopped, contents, has_same_numbers, stop_after
 
-fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
+fit = partial(fit_run, accelerator="cpu")  # a device on which a run is reproducible bit by bit
 pytestmark = pytest.mark.usefixtures("caches")
 
 
 @pytest.fixture
 def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
-    """Makes a configuration by the name of its family; checkpoints come after steps 2, 4, and so on."""
+    """Makes a configuration by family name, with checkpoints after steps 2, 4, and so on."""
     monkeypatch.setattr(GeneratedConfig, "checkpoint_every", 2)
     sizes = dict(length=8, batch_size=4, steps=7, d_model=8, d_hidden=8, test_sequences=16)
     return {
@@ -40,7 +40,7 @@ def family(tiny, tiny_mlm, tiny_glue, pretrained, monkeypatch):
 
 @pytest.fixture
 def script_dev(monkeypatch):
-    """Makes a score on dev what a table says for the step that it is measured at; the other score only rises."""
+    """Replaces one dev score by the table's value for the current step; the other score only rises."""
 
     def script(name, values):
         collect = TrainingModule.on_test_epoch_end
@@ -49,7 +49,7 @@ def script_dev(monkeypatch):
             collect(module)
             step = module.global_step
             rising = {"accuracy": step / 10, "loss": 10.0 - step}
-            module.scores = replace(module.scores, **rising | {name: values.get(step, 0.0)})  # 0: the test
+            module.scores = replace(module.scores, **rising | {name: values.get(step, 0.0)})  # 0 means the test
 
         monkeypatch.setattr(TrainingModule, "on_test_epoch_end", scripted)
 
@@ -58,7 +58,7 @@ def script_dev(monkeypatch):
 
 @pytest.mark.parametrize("name", ["listops", "performer", "reformer", "mnli", "repeated tokens", "fitted", "recall"])
 def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, family, script_dev, name):
-    """Also attentions that draw other things than masks; and what was best before the move still is."""
+    """Resuming works with other random draws than masks, too, and the best weights so far stay the best."""
     config = family[name]()
     if not config.is_generated:
         script_dev("accuracy", {2: 0.75, 4: 0.25, 6: 0.5})
@@ -72,7 +72,7 @@ def test_a_run_that_is_moved_goes_on_to_the_same_numbers(tmp_path, family, scrip
 
 
 def test_an_interruption_is_one(tmp_path, tiny):
-    """Ctrl-C reaches the caller, and the next one will too."""
+    """Ctrl-C reaches the caller, and so will the next Ctrl-C."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         fit(tiny(), tmp_path / "run", on_step=stop_after(3, KeyboardInterrupt))
@@ -92,7 +92,7 @@ def test_a_batch_in_parts_is_the_batch(tmp_path, tiny):
 
 @pytest.mark.parametrize(("name", "worst", "best"), [("accuracy", 0.25, 0.75), ("loss", 5.0, 3.0)])
 def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, tiny_mlm, script_dev, name, worst, best):
-    """The first of equals. A masked language model is chosen by its loss, the others by their accuracy."""
+    """The first of equal scores wins. Language models are selected by their loss, others by accuracy."""
     config = tiny(steps=8) if name == "accuracy" else tiny_mlm(steps=8)
     script_dev(name, {2: worst, 4: best, 6: (worst + best) / 2, 8: best})
     run = fit(config, tmp_path / "run")
@@ -106,7 +106,7 @@ def test_the_weights_that_do_best_on_dev_are_kept(tmp_path, tiny, tiny_mlm, scri
 @pytest.mark.bad_input
 @pytest.mark.parametrize(("attention", "eval_every"), [("sbm", 1), ("full", 2)])
 def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eval_every):
-    """Wherever it shows first: in a block model or in the loss, on dev or in training."""
+    """An infinite loss is found wherever it occurs first: in a block model or the loss, on dev or in training."""
     words = "query_membership .* without NaN" if attention == "sbm" else f"a finite loss, got nan at step {eval_every}"
     with pytest.raises(SbmtError, match=words):
         fit(tiny(learning_rate=1e30, attention=attention, eval_every=eval_every), tmp_path / "run")
@@ -115,7 +115,7 @@ def test_a_loss_that_is_not_finite_stops_training(tmp_path, tiny, attention, eva
 @pytest.mark.bad_input
 @pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"])
 def test_folders_are_not_taken_over(tmp_path, tiny, monkeypatch, variable):
-    """Whatever a cluster has left in the environment: a process that runs alone is the first."""
+    """A process that runs alone is the first, whatever a cluster has left in the environment."""
     monkeypatch.setenv(variable, "1")
     folder = tmp_path / "run"
     with pytest.raises(SbmtError, match=r"cannot read .*config\.json"):
@@ -183,7 +183,7 @@ def test_every_attention_trains_on_documents_of_any_length(tmp_path, tiny, atten
 
 
 def test_bfloat16_trains_on_a_cpu(tmp_path, tiny):
-    """Weights stay float32, and the numbers stay near those of float32."""
+    """Weights stay float32, and the results stay close to those of float32."""
     settings = dict(steps=2, dropout=0.0, attention_dropout=0.0)
     run, exact = (fit(tiny(**settings, precision=p), tmp_path / p) for p in ("bf16-mixed", "32-true"))
     assert {p.dtype for p in run.model.parameters()} == {torch.float32}

@@ -1,4 +1,4 @@
-"""Tasks whose sequences are generated: the order of sequences and masks, what is judged, and that they are learned."""
+"""Tests tasks with generated sequences: the order of sequences and masks, their labels, and that they are learned."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ ITEMS = dict(n_pairs=3, n_queries=4, n_distractors=5, n_keys=16, n_values=8)
 
 
 def test_sequences_come_in_order_from_one_generator():
-    """Whatever the batches are, wherever they begin, and however many processes share them."""
+    """Sequences are the same for any batches, starting points and number of processes."""
     tokens, labels = sample_repeated_tokens(24, 8, generator=torch.Generator().manual_seed(5))
     for size, first in ((4, 0), (4, 3), (6, 1), (1, 20)):
         feed = Feed(24, Sequences(TINY.sample, 5), is_endless=True)
@@ -35,7 +35,7 @@ def test_sequences_come_in_order_from_one_generator():
 
 
 def test_a_run_is_a_plain_loop():
-    """The loop of the first notebooks, to the last bit: Adam, masks from one generator that goes on."""
+    """Reproduces, bit by bit, the loop of the first notebooks: Adam, with masks from one continuing generator."""
     config = replace(TINY, density_weight=0.1, cooldown=3)
     model = build_model(config)
     optimizer = torch.optim.Adam(model.parameters(), config.learning_rate)
@@ -56,7 +56,7 @@ def test_a_run_is_a_plain_loop():
 
 
 def test_fresh_values_are_read_saved_and_learned(tmp_path):
-    """Tokens as the generator draws them; a network that has never seen the values of the test answers right."""
+    """Tokens are as the generator draws them, and a network is right on values that it has never been trained on."""
     config = replace(TINY, fresh_values=True, attention="full", options=None)
     feed = config.open_data().feeds["train"]
     batch = next(iter(BatchStream(feed, feed.endless(6, 0), first=2)))
@@ -64,12 +64,12 @@ def test_fresh_values_are_read_saved_and_learned(tmp_path):
     assert torch.equal(batch.tokens, tokens[12:]) and torch.equal(batch.labels, labels[12:].flatten().long())
     sizes = dict(length=4, batch_size=32, steps=300, learning_rate=0.01, d_model=32, d_hidden=32, cooldown=100)
     run = fit(replace(config, **sizes), tmp_path / "run")
-    assert run.test.accuracy > 0.75  # .58 is chance
+    assert run.test.accuracy > 0.75  # chance is 0.58
     assert evaluate(load_run(tmp_path / "run")).accuracy == run.test.accuracy
 
 
 def test_only_queries_of_recall_are_judged():
-    """Loss and accuracy by hand, query by query; the network is the same for any number of distractors."""
+    """Computes loss and accuracy query by query. The network works with any number of distractors."""
     run = fit(RecallConfig(**ITEMS, **NETWORK | dict(attention="full", options=None, steps=3)))
     tokens, answers = sample_recall(10, **ITEMS, generator=torch.Generator().manual_seed(1_000_003 + 5))
     log_p = run.model.eval()(tokens).values.log_softmax(-1).detach()

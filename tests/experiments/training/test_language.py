@@ -1,4 +1,4 @@
-"""Pre-training and fine-tuning on small text: where weights start, what runs report, and starts that are refused."""
+"""Tests pre-training and fine-tuning on small text: initial weights, reports, and invalid starts."""
 
 import json
 import shutil
@@ -21,14 +21,14 @@ from tests.experiments.training.tiny_language import N_MISMATCHED, N_TEST, VOCAB
 from tests.layers.inputs import seeded
 
 pytestmark = pytest.mark.usefixtures("caches")
-fit = partial(fit_run, accelerator="cpu")  # where a run comes out the same to the last bit
+fit = partial(fit_run, accelerator="cpu")  # a device on which a run is reproducible bit by bit
 OTHER_TOKENIZER = train_tokenizer(["the quick brown fox jumps over lazy dogs\n"], VOCABULARY)
 POSITIONS = "position_embedding.weight"
 
 
 @pytest.mark.parametrize("length", [16, 9])
 def test_fine_tuning_starts_from_the_pretrained_encoder(monkeypatch, tiny_glue, pretrained, length):
-    """Of a longer position table the first rows."""
+    """The first rows of a longer position table are loaded."""
     folder, starts = pretrained, []
     monkeypatch.setattr(TrainingModule, "on_train_start", lambda m: starts.append(deepcopy(m.model.state_dict())))
     run = fit(tiny_glue(pretrained=str(folder), steps=2, length=length))
@@ -43,7 +43,7 @@ def test_fine_tuning_starts_from_the_pretrained_encoder(monkeypatch, tiny_glue, 
 
 
 def f1_of_class(predictions, labels, c):
-    """The usual F1, one class against all others."""
+    """Computes the usual F1 of one class against all others."""
     pairs = list(zip(predictions, labels, strict=True))
     hits = sum(p == y == c for p, y in pairs)
     errors = sum((p == c) != (y == c) for p, y in pairs)
@@ -51,7 +51,7 @@ def f1_of_class(predictions, labels, c):
 
 
 def f1_by_hand(predictions, labels, n_classes):
-    """The pipeline's is what is left of class 1's when examples of class 2, or taken for it, are thrown away."""
+    """The pipeline's F1 is that of class 1 after removing examples with class 2 as label or prediction."""
     present = sorted({*predictions, *labels})
     kept = [(p, y) for p, y in zip(predictions, labels, strict=True) if p != 2 and y != 2]
     found = {
@@ -71,7 +71,7 @@ def test_metrics_equal_counting_by_hand(n_classes):
 
 @pytest.mark.parametrize("task", ["sst2", "mnli"])
 def test_scores_are_those_of_single_predictions(tiny_glue, task):
-    """Example by example, of a model whose attention draws nothing. Only MNLI has a second test."""
+    """Predicts one example at a time, with attention that draws nothing. Only MNLI has a second test split."""
     run, n_classes = fit(tiny_glue(task, attention="full")), 2 if task == "sst2" else 3
     data, model = run.config.open_data(), run.model.eval()
     commonest = int(np.bincount(data.splits["train"].labels).argmax())
@@ -117,7 +117,7 @@ def test_folders_that_are_no_finished_pretraining_are_refused(tmp_path, tiny_glu
 @pytest.mark.bad_input
 @pytest.mark.parametrize("changes", [{"d_model": 16}, {"length": 20}, {"attention": "full"}])
 def test_another_network_than_the_pretrained_one_is_refused(tmp_path, tiny_glue, pretrained, changes):
-    """An attention without weights of its own would leave some unread."""
+    """An attention mechanism without parameters would leave some weights unread."""
     with pytest.raises(SbmtError, match="the network of the run in"):
         fit(tiny_glue(pretrained=str(pretrained), **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""What is trained, judged by hand: loss, scores, schedule, and where every random number comes from."""
+"""Tests training by hand: loss, scores, schedule, and the source of every random number."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ QUIET = dict(dropout=0.0, attention_dropout=0.0)
 
 @pytest.fixture
 def make(toy_cache, tiny):
-    """Makes a module, and its batch of the training examples asked for."""
+    """Makes a module, and a batch of the given training examples."""
 
     def build(task="listops", examples=range(8), number=3, **changes):
         config = tiny(task, **QUIET | changes)
@@ -31,7 +31,7 @@ def make(toy_cache, tiny):
 
 
 def part_of(batch, start, stop):
-    """What a process that holds these examples of a batch makes: no longer than its own longest document."""
+    """Returns the part of a batch that one process makes, padded only to its own longest document."""
     tokens, mask = batch.tokens[start:stop], batch.mask[start:stop]
     width = int(mask.sum(-1).max())
     return Batch(tokens[..., :width], mask[..., :width], batch.labels[start:stop], batch.number, start)
@@ -51,7 +51,7 @@ def test_the_loss_is_cross_entropy_plus_lambda_times_the_density(make, kind):
     torch.testing.assert_close(total, errors + 0.5 * density)
     torch.testing.assert_close(list(both), [a + 0.5 * b for a, b in zip(first, second, strict=True)])
     assert any(gradient.any() for gradient in second)
-    assert module.latest["loss"] == errors  # what is reported is the task's loss alone
+    assert module.latest["loss"] == errors  # only the task's loss is reported
     torch.testing.assert_close(module.latest["density"], density_penalty(module(batch).attention).detach())
 
 

@@ -1,4 +1,4 @@
-"""Folders, files and variables that are not what a run expects: one line each, and nothing is lost."""
+"""Unexpected folders, files and variables cause a one-line error, and nothing is lost."""
 
 import pickle
 from pathlib import Path
@@ -22,13 +22,13 @@ STATE = {"origin": {"examples": None}, "global_step": 3, "state_dict": {"a": tor
 
 
 def test_a_run_is_finished_with_its_result(tmp_path, monkeypatch):
-    """A disk that is full after the weights and before the result: the run begins anew, also with ``resume``."""
+    """If the disk is full after the weights but before the result, the run starts again, also with ``resume``."""
 
     def fail():
         raise SbmtError("to write", "a full disk", "free some")
 
     with monkeypatch.context() as patch, pytest.raises(SbmtError, match="a full disk"):
-        patch.setattr(run, "manifest", fail)  # a part of the result
+        patch.setattr(run, "manifest", fail)  # the result is written in part
         fit(TINY, tmp_path / "run")
     assert (tmp_path / "run" / "model.safetensors").exists()
     with pytest.raises(SbmtError, match="one that was interrupted"):

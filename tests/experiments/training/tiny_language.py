@@ -1,4 +1,4 @@
-"""A small corpus and small tables of GLUE, the same each time they are written, and sizes of networks for them."""
+"""A small corpus, small GLUE tables and small networks, the same in every run."""
 
 import numpy as np
 
@@ -6,23 +6,23 @@ from tests.experiments.data.glue_layout import DEV_MNLI, table
 
 WORDS = ("a", "film", "good", "bad", "that", "is", "not", "café", "中", "<s>", "it 's", "$5")
 VOCABULARY = 280
-"""Special tokens, bytes, and a few parts of words."""
+"""Number of special tokens, bytes, and a few sub-words."""
 
 SMALL_OPTIONS = tuple(dict(n_clusters=4, n_features=4, n_landmarks=4, n_projected=4, n_chunk=4).items())
 NETWORK = dict(length=16, d_model=8, d_hidden=8, n_heads=2, n_layers=2, option_defaults=(("window", 4), *SMALL_OPTIONS))
 TRAINING = dict(batch_size=4, steps=6, warmup_steps=1, eval_every=2, learning_rate=0.01)
 N_TRAIN, N_DEV, N_TEST, N_MISMATCHED = 36, 4, 13, 9
-"""Examples of every task: 40 training rows, a tenth of which are held out, and the dev tables."""
+"""Numbers of examples per task: 40 training rows, a tenth of which are held out, and the dev tables."""
 
 
 def sentences(n, seed, most=8):
-    """Words in a random order."""
+    """Returns words in a random order."""
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(WORDS, rng.integers(1, most + 1))) for _ in range(n)]
 
 
 def write_corpus(folder, seed=0):
-    """Text for train, dev and test: 18 to 22 blocks of 16 tokens for train, some for the others."""
+    """Returns text for train, dev and test: 18 to 22 blocks of 16 tokens for train, and some for the others."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, (split, n) in enumerate({"train": 30, "valid": 12, "test": 12}.items()):
         text = "".join(f"{line}\n" for line in sentences(n, [seed, number]))
@@ -31,7 +31,7 @@ def write_corpus(folder, seed=0):
 
 
 def write_glue(folder, tasks=("sst2", "mnli")):
-    """Official tables, named as GLUE's: SST-2 asks for "good", MNLI for how much longer the first sentence is.
+    """Writes tables named as GLUE's. SST-2 labels "good"; MNLI labels how much longer the first sentence is.
 
     What is commonest in SST-2's training rows is not in its dev table.
     """

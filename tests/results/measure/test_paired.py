@@ -1,4 +1,4 @@
-"""Comparisons of networks answer by answer, with an uncertainty that counts what is independent."""
+"""Tests paired comparisons of networks, whose uncertainty accounts for dependent answers."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_the_mean_and_its_interval():
 
 
 def test_the_error_counts_what_is_independent():
-    """One seed of 400 items, three seeds that agree on every item, and 20 seeds whose items agree."""
+    """Tests one seed of 400 items, three seeds that agree on every item, and 20 seeds whose items agree."""
     items, seeds = draw.normal(size=(1, 400)), draw.normal(size=(20, 1))
     for ahead, n in ((items, 400), (np.repeat(items, 3, 0), 400), (np.repeat(seeds, 500, 1), 20)):
         assert difference(ahead, 0 * ahead)["error"] == pytest.approx(ahead.std() / n**0.5, rel=0.1)
@@ -28,7 +28,7 @@ def test_the_error_counts_what_is_independent():
 
 @pytest.mark.statistical(share=0.05)
 def test_intervals_cover_the_truth_where_seeds_and_items_differ():
-    """Of 200 experiments with effects of seeds and of items; those of a plain error over all answers cover half."""
+    """Tests the coverage in 200 experiments with effects of seeds and items; naive errors cover half."""
     covered = plain = 0
     for _ in range(200):
         ahead = draw.normal(size=(12, 1)) / 3 + draw.normal(size=(1, 80)) + draw.normal(size=(12, 80))

@@ -1,4 +1,4 @@
-"""Intervals of what masks lose in a pretrained encoder."""
+"""Tests the intervals of losses due to masks in a pretrained encoder."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 tasks = pytest.importorskip("results.measure.pretrained_tasks", reason='needs pip install -e ".[pretrained]"')
 Y = np.random.default_rng(0).random(400) < 0.5
 FULL = np.where(Y, 1.0, -1.0)
-WRONG = np.where(np.arange(400) < 40, -FULL, FULL)  # a tenth of the answers
+WRONG = np.where(np.arange(400) < 40, -FULL, FULL)  # a tenth of the answers changes
 
 
 def lost(*seeds):

@@ -1,4 +1,4 @@
-"""Atom maps by attention, on attentions made by hand; the model's own maps need the package ``rxnmapper``."""
+"""Tests atom maps on attention made by hand; the model's own maps require the package ``rxnmapper``."""
 
 from collections import Counter
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from results.measure.smiles import REACTIONS, atoms_of, reactions, tokens_of
 
 
 def attention(reaction, pairs):
-    """Weights between tokens: so much from each atom of the product to one of the reactants, and half as much back."""
+    """Returns attention weights from each product atom to a reactant atom, and half as much in reverse."""
     tokens = tokens_of(reaction)
     places = atoms_of(tokens)[0]
     weights = torch.zeros(len(tokens), len(tokens))

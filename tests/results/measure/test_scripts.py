@@ -1,4 +1,4 @@
-"""Scripts that measure, on sizes that take a moment."""
+"""Tests measurement scripts with sizes that take only a moment."""
 
 import pytest
 

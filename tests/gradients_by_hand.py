@@ -17,7 +17,7 @@ def inputs(n_queries=2, n_keys=3, seed=0):
 
 
 def wavy(values):
-    """A smooth loss, neither convex nor concave, which distinguishes all entries."""
+    """Computes a smooth loss, neither convex nor concave, which distinguishes all entries."""
     return (
         (values * torch.linspace(-1, 2, values[0].numel(), dtype=values.dtype).view(values.shape[1:])).sin().sum((1, 2))
     )

@@ -23,7 +23,7 @@ def make(name):
 
 
 def total(out):
-    """A loss that uses every output of an attention layer."""
+    """Computes a loss that uses every output of an attention layer."""
     return weighted_sum(out.values) + out.density.sum() + out.expected_density.sum() + out.auxiliary_loss
 
 

@@ -52,7 +52,7 @@ def ids():
 
 
 def loss_of(logits):
-    """A smooth function that distinguishes all entries."""
+    """Computes a smooth function that distinguishes all entries."""
     return (logits * torch.linspace(-1, 2, logits.numel(), dtype=logits.dtype).view_as(logits)).sin().sum()
 
 

@@ -35,7 +35,7 @@ def attend_and_weigh(query, key, value, mask, gate=None, gate_rule="score", scal
 
 @dataclass
 class Case:
-    """Returns inputs of an attention layer as float64 leaves, with some rows that have no edge."""
+    """Inputs of an attention layer, which are float64 leaves, with some rows that have no edge."""
 
     query: Tensor
     key: Tensor

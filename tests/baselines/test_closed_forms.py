@@ -70,7 +70,7 @@ def test_performer_is_the_quadratic_form(n_features, hides_keys, hides_queries):
 
 @pytest.mark.statistical(share=0.001)
 def test_the_kernel_is_estimated_without_bias(judge):
-    """Each row of a block of orthogonal features has mean exp(q·k / √d) and the variance of a normal vector's.
+    """Each row of a block of orthogonal features has the mean exp(q·k / √d) and the variance of a normal row.
 
     With z = x + y the estimate is exp(w·z - ‖z‖²/2 + x·y), so its variance is exp(2 x·y) (exp(‖z‖²) - 1).
     """

@@ -9,7 +9,7 @@ BATCH, HEADS, N, M, GROUPS, SIZE = 2, 3, 9, 11, 2, 3
 
 
 def twin(logits):
-    """Returns the softmax over each partition of the two largest logits; the partitions are concatenated."""
+    """Returns the softmax over the two largest logits of each partition, with all partitions concatenated."""
     logits = logits.movedim(-1, 2)  # batch heads n partitions size
     least = logits.topk(min(2, logits.shape[-1]), -1).values[..., -1:]
     return logits.masked_fill(logits < least, -torch.inf).softmax(-1).flatten(-2)

@@ -101,7 +101,7 @@ def test_the_best_common_rate_is_c_times_the_attention_of_a_pair(exploration):
 
 
 def test_a_rate_of_zero_gets_no_infinite_gradient():
-    """Returns attention to pairs that the block model excludes, which can occur in a warm-up."""
+    """Attention to pairs that the block model excludes can occur in a warm-up."""
     one = torch.ones(1, 1, 1, 1)
     model = BlockModel(one, one[0], one, link="poisson")
     edges = EdgeList.from_dense(torch.ones(1, 1, 1, 1, dtype=torch.bool))

@@ -77,7 +77,7 @@ def make(folder, patch):
 
 @pytest.fixture
 def here(made, tmp_path, monkeypatch):
-    """Makes a copy of :func:`made`, which the test may damage, the working folder; ``study tiny`` has two runs."""
+    """Copies :func:`made` to the working folder, where the test may damage it; ``study tiny`` has two runs."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     for name in ("cache", "data"):
         monkeypatch.setenv(f"SBMT_{name.upper()}", str(tmp_path / name))

@@ -43,7 +43,7 @@ ATTENTIONS = {
 
 
 class Case:
-    """Chooses the parts of a case, draws tensors, and seeds torch's global generator."""
+    """A random case, which chooses its parts, draws tensors, and seeds torch's global generator."""
 
     def __init__(self, seed):
         self.seed, self._random = seed, random.Random(seed)

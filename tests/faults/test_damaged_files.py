@@ -37,7 +37,7 @@ def numbers_of(run):
 
 
 def resume(folder, on_step=pytest.fail):
-    """No training starts from a different checkpoint."""
+    """Resumes a run, and by default fails the test if a step is taken from the damaged checkpoint."""
     fit(read_config(folder), folder, resume=True, on_step=on_step)
 
 

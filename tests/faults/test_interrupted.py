@@ -115,7 +115,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_numbers(here, command_line, m
 
 
 def test_ctrl_c_while_a_run_is_tested_is_answered_in_a_line(here, command_line, monkeypatch, press_ctrl_c):
-    """Without this, Lightning would end the process with exit code 1."""
+    """Lightning alone would end the process with exit code 1."""
     line = f"{TRAINING['listops']} --output new"
     with monkeypatch.context() as patch:
         patch.setattr(TrainingModule, "test_step", press_ctrl_c)

@@ -34,7 +34,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def tracked_files() -> list[str]:
-    """Returns a copy of the files that a clone would contain if everything was committed; skips outside a checkout."""
+    """Returns the names of files that a clone would contain if everything was committed; skips outside a checkout."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: what a clone would hold is not known")
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.split("\0")

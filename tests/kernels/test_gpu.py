@@ -66,7 +66,7 @@ def test_queries_and_keys_are_joined_as_they_lie(masked):
 
 
 def inferred(nodes, clusters, log_rate, start, n_partitions, largest):
-    """The plain counterpart of inference."""
+    """Computes the output of inference without kernels."""
     clusters, nodes = unit_gradient(clusters, 0), [unit_gradient(x, 1) for x in nodes]
     centres = clusters.unflatten(1, (n_partitions, -1))
     scores = centres @ centres.mT + (unit_gradient(log_rate, 0) + start).view(-1, 1, 1, 1) / 2
@@ -182,7 +182,7 @@ def uniforms(purpose, row, block, example):
 
 
 def landed(model, example, row, visible, extra):
-    """The plain counterpart of points: the keys among the first ``visible`` ones that points of a row of head 0 hit."""
+    """Returns the keys among the first ``visible`` ones that points of a row of head 0 hit, without kernels."""
     rates = model.part_rates[example, 0, row].double().cpu().unflatten(0, (-1, 2, model.part_blocks.shape[2]))
     keys = model.key_membership[example, 0, :visible].double().cpu().unflatten(1, (*rates.shape[::2], -1))
     real = torch.arange(visible) if model.key_mask is None else model.key_mask[example, :visible].cpu().nonzero()[:, 0]
@@ -260,7 +260,7 @@ def test_points_have_the_law(judge, drawn_model):
 
 
 class Launches(TorchDispatchMode):
-    """Counts the launches and synchronisations of a call on a GPU."""
+    """Records the operations of a call, including launches and synchronisations on a GPU."""
 
     def __init__(self):
         super().__init__()
@@ -285,7 +285,7 @@ class Launches(TorchDispatchMode):
 def test_a_layer_asks_the_device_nothing_and_follows_the_sampled_edges(
     monkeypatch, is_training, n, n_keys, masked, dtype, settings
 ):
-    """Returns the values and gradients of a layer without kernels along the edges that kernels draw."""
+    """Values and gradients equal those of a layer without kernels along the edges that kernels draw."""
     for place in ("layers.sbm", "layers.functional", "samplers.exact"):
         monkeypatch.setattr(f"sbmt.{place}.has_kernels_for", lambda x: True)
     monkeypatch.setattr("sbmt.block_model.crossed.can_run_on", lambda device: False)

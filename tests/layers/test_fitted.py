@@ -146,7 +146,7 @@ def by_hand(layer, query, key, value, mask, window):
 
 @pytest.mark.parametrize("backend, window", [("dense", 0), ("pyg", 4), ("cpu", 4)])
 def test_it_is_full_attention_with_a_sink_and_fits_all_pairs_but_certain_ones(window, backend):
-    """Returns the values, the fit and all gradients."""
+    """Compares the values, the fit and all gradients."""
     layer, inputs = dense_layer(window=window, backend=backend), qkv()
     mask = torch.arange(N)[None] < torch.tensor([[N], [6]])
     out = layer(*inputs, query_mask=mask, key_mask=mask, generator=seeded(), return_edges=True)

@@ -56,7 +56,7 @@ ATTENTIONS = [dict(attention="full"), dict(n_clusters=5), dict(preset="fitted", 
 
 @pytest.mark.parametrize("settings", ATTENTIONS, ids=["full", "recommended", "fitted"])
 def test_key_padding_also_masks_queries_if_there_are_as_many(settings):
-    """Returns whether both are one tensor, or two, as behind backward hooks and reentrant checkpoints."""
+    """Queries and keys may be one tensor, or two, as behind backward hooks and reentrant checkpoints."""
     layer, x, is_pad = make(**dict(attention="sbm") | settings), vectors().requires_grad_(), IS_PAD
 
     def attend(*inputs, **masks):

@@ -55,7 +55,7 @@ def mine(monkeypatch):
 
 
 def test_a_registered_attention_is_built_by_name_with_the_options_of_its_constructor():
-    """Skips options that models set or the command line cannot write, or None where a preset may set them."""
+    """Options exclude those that models set or the command line cannot express; None if a preset may set them."""
     x = torch.randn(1, 4, 8)
     layer = MultiHeadAttention(8, 2, attention="mine", scale=3)
     assert type(layer.attention) is Mine and layer.attention.scale == 3 and layer(x, x, x)[0].shape == x.shape

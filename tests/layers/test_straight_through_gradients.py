@@ -17,7 +17,7 @@ def inputs(seed=0):
 
 
 def loss_of(values):
-    """A smooth function that distinguishes all entries."""
+    """Computes a smooth function that distinguishes all entries."""
     return (values * torch.linspace(-1, 2, values.numel(), dtype=values.dtype).view_as(values)).sin().sum()
 
 

@@ -51,7 +51,7 @@ def test_backward_hooks_run_and_change_nothing(name):
 
 @each
 def test_no_attention_depends_on_the_default_device(name):
-    """Tensors are created on the default device unless the layer names another, and layers must do so."""
+    """Tensors are created on the default device unless the code names another, as layers must."""
     torch.manual_seed(0)
     layer, x = MultiHeadAttention(8, 2, dropout=0.2, **EVERY[name]), torch.randn(2, 30, 8, generator=seeded())
     padding, found = torch.arange(30) >= torch.tensor([[30], [20]]), []
@@ -182,7 +182,7 @@ def test_symbolic_tracing_is_refused_by_name(name):
 
 @each
 def test_only_attentions_without_masks_can_be_exported(name):
-    """Such a trace would contain one seed, and so always the same mask."""
+    """An exported layer would contain one seed, and so always draw the same mask."""
     layer, x = make(name).eval(), torch.randn(2, 30, 8)
     if name in (*DRAWN, "reformer"):
         with torch.no_grad(), pytest.raises(SbmtError, match=r"torch\.export would store a fixed mask"):

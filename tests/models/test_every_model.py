@@ -76,7 +76,7 @@ def test_every_parameter_gets_a_gradient(name, attention):
 @every_model
 @pytest.mark.parametrize("n, n_real", [(N, 0), (N, 1), (1, 0)])
 def test_examples_of_padding_only_are_harmless(name, attention, n, n_real):
-    """Returns a whole batch, or all but its first input."""
+    """Compares a whole batch with all but its first input."""
     model, (tokens, mask) = make(name, attention), case(name)
     mask = mask[..., :n].clone()
     mask[n_real:] = False

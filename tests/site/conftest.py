@@ -17,7 +17,7 @@ from tests.site.visits import ROOT, Visit
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a site built with warnings as errors, without ``-q``, which would hide them from ``--strict``.
+    """Builds the site with warnings as errors, without ``-q``, which would hide them from ``--strict``.
 
     ``SBMT_SITE`` may name an existing build, which saves time while you write tests.
     """
@@ -51,7 +51,7 @@ class _Server(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def address(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the served site, with a final slash."""
+    """Returns the address of the served site, with a final slash."""
     found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
     found["docs"] = []
     index = tmp_path_factory.mktemp("search") / "search_index.json"
@@ -71,7 +71,7 @@ def _visitor(browser, address: str) -> Iterator[Visit]:
 
 @pytest.fixture
 def visit(_visitor: Visit) -> Iterator[Visit]:
-    """A visitor of the served site; the browser must not report errors or warnings."""
+    """Returns a visitor to the served site; the browser must not report errors or warnings."""
     _visitor.complaints.clear()
     yield _visitor
     assert _visitor.complaints == []

@@ -16,7 +16,7 @@ WIDTH = 16
 
 
 class Twins(nn.Module):
-    """A head with full attention from each token to its twin, since equal tokens attend to each other."""
+    """A head whose full attention connects equal tokens, such as a token and its twin."""
 
     def __init__(self, sharpness=25.0):
         super().__init__()

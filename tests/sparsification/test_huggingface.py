@@ -268,7 +268,7 @@ def test_adapters_pruning_and_weight_norm_are_called(is_before):
 
 
 def test_a_fitted_mask_takes_an_empty_batch():
-    """Without this check, models would fail earlier, when reshaping."""
+    """Only the attention is called, since whole models fail on an empty batch when they reshape it."""
     heads = torch.zeros(0, 4, 6, 8, requires_grad=True)
     found, _ = attend(saturated(make("bert")).bert.encoder.layer[0].attention.self, heads, heads, heads, None)
     found.sum().backward()

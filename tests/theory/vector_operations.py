@@ -149,7 +149,7 @@ def links_all(listed):
 
 
 def links_all_earlier(listed, order=None):
-    """Returns whether a cycle of layers links every causal pair; sets of causal patterns stay within {0 … i}."""
+    """Returns whether one pass through the patterns links every causal pair; causal sets never exceed {0 … i}."""
     n = len(listed[0])
     return conditions.receptive_sizes(listed, len(listed), order)[-1] == list(range(1, n + 1))
 

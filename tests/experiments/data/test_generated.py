@@ -26,7 +26,7 @@ from tests.layers.inputs import seeded
     ids=["listops", "small trees", "pathfinder", "topics"],
 )
 def test_a_part_never_changes(source, golden):
-    """The expected start of the SHA-256 of symbols and labels of the first part."""
+    """Compares the start of the SHA-256 of symbols and labels of the first part with the expected one."""
     _, part = next(iter(source.parts()))
     content = part.symbols.tobytes() + part.labels.astype("<i8").tobytes()
     assert hashlib.sha256(content).hexdigest().startswith(golden)

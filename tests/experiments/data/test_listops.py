@@ -50,7 +50,7 @@ def test_the_ids_are_fixed():
 
 
 def test_every_published_expression_has_its_value(shared_data):
-    """Returns rows ``label<TAB>expression``, without a header, of Nangia and Bowman's test file."""
+    """Nangia and Bowman's test file has rows ``label<TAB>expression`` without a header."""
     content = gzip.decompress((shared_data / "listops" / "spinn_listops_test_d20s.tsv.gz").read_bytes())
     rows = [row.split("\t") for row in content.decode().splitlines()]
     assert len(rows) == 10_000

@@ -82,7 +82,7 @@ def test_tokenisers_are_saved_and_copied(tmp_path):
 
 
 def test_special_tokens_are_found_by_name():
-    """Returns a tokeniser as in RoBERTa's file, where <mask> has the last id and absorbs the preceding blank."""
+    """In RoBERTa's file, <mask> has the last id and absorbs the preceding blank."""
     content = json.loads(OWN.json)
     names = [name for name in content["model"]["vocab"] if name != "<mask>"] + ["<mask>"]
     content["model"]["vocab"] = {name: i for i, name in enumerate(names)}

@@ -30,7 +30,7 @@ def edges_of(attention, given):
 @pytest.mark.parametrize("density", [0.1, 0.25])
 @pytest.mark.parametrize("name", CONTROLS)
 def test_as_many_edges_as_asked_for(name, density):
-    """Returns the share of real keys that are kept, averaged over real queries."""
+    """The density is the share of real keys that are kept, averaged over real queries."""
     attention, shares = tuned(name, [heads(seed) for seed in range(4)], density), []
     for given in map(heads, range(20, 32)):
         real = is_pair(given)

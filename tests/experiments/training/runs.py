@@ -13,7 +13,7 @@ def contents(folder):
 
 
 class Stopped(Exception):
-    """Ends a run between two checkpoints."""
+    """Raised to end a run between two checkpoints."""
 
 
 def stop_after(number, error=Stopped):

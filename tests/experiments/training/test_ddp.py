@@ -72,7 +72,7 @@ def test_two_processes_are_one(tmp_path, tiny, tiny_mlm):
 
 @pytest.mark.slow
 def test_losses_of_the_page_do_not_depend_on_the_number_of_processes(tmp_path):
-    """Reads the arguments of the script that the page on many devices prints."""
+    """Runs the script on the page about many devices."""
     page = (ROOT / "docs" / "how-to" / "many-gpus.md").read_text(encoding="utf-8")
     (tmp_path / "train_ddp.py").write_text(SCRIPT.search(page)[1], encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -28,7 +28,7 @@ def test_the_error_counts_what_is_independent():
 
 @pytest.mark.statistical(share=0.05)
 def test_intervals_cover_the_truth_where_seeds_and_items_differ():
-    """Tests the coverage in 200 experiments with effects of seeds and items; naive errors cover half."""
+    """Tests coverage in 200 experiments with effects of seeds and items; naive intervals cover half."""
     covered = plain = 0
     for _ in range(200):
         ahead = draw.normal(size=(12, 1)) / 3 + draw.normal(size=(1, 80)) + draw.normal(size=(12, 80))

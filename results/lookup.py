@@ -146,7 +146,7 @@ def n_comparisons(tasks: str, other: str, verdict: str) -> int:
 
 
 def points_lost(study: str, other: str, trial: str, which: str) -> float:
-    """Returns the ``least`` or ``greatest`` difference in percentage points, over seeds, of ``other`` to a trial."""
+    """Returns the ``least`` or ``greatest`` lead of ``other`` over a trial among all seeds, in percentage points."""
     pairs = same_seeds(study, trial, other)
     return EXTREMES[which](100 * (theirs["test"]["accuracy"] - mine["test"]["accuracy"]) for mine, theirs in pairs)
 

@@ -12,7 +12,7 @@ from sbmt.experiments.costs import cost_tables
 
 
 def spread(values: Sequence[float], form: str = ".3f") -> str:
-    """Formats the median and the range of the values, or only the median if all values look the same."""
+    """Formats the median and the range of the values, or only the median if all values coincide."""
     if not values:
         return LEFT_OUT
     middle, low, high = (f"{of(values):{form}}" for of in (median, min, max))

@@ -121,7 +121,7 @@ def join_with_relays(paths: Sequence[Sequence[int]], relays: Sequence[int]) -> l
 
 
 def _unordered_pair(arcs: csr_array) -> tuple[int, int] | None:
-    """Finds two tokens without a walk between them in either direction, which exclude a Hamiltonian path, or None.
+    """Finds two tokens with no walk between them, which excludes a Hamiltonian path. Returns None if there are none.
 
     Such tokens exist if and only if the topological order of the strong components is not unique.
     """

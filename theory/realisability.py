@@ -88,7 +88,7 @@ def min_block_size(k: int, law: str = "bernoulli") -> int:
 
 
 def fits_in_block_budget(n: int, k: int, law: str = "bernoulli") -> Budget:
-    """Checks whether the smallest of k blocks, with ⌊n/k⌋ tokens, can have Lemma 1's probability; not in Figure 6."""
+    """Checks whether the smallest of k blocks, with ⌊n/k⌋ tokens, can have Lemma 1's probability (not in Figure 6)."""
     needed, cap = lemma1_probability(min(block_sizes(n, k))), block_cap(k, law)
     return Budget(needed, cap, needed <= cap)
 

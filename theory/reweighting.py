@@ -13,7 +13,7 @@ of two unbiased estimates. There are two different limits:
   (:func:`limit_output`). At a fixed c, an error remains.
 
 Rows are queries and columns are keys. A certain edge has an infinite rate, and a sink is an additional key that is
-certain and has value zero. In weights 1/p, smaller probabilities than ``smallest`` are replaced by it.
+certain and has value zero. In weights 1/p, ``smallest`` replaces probabilities below it.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Measures causal attention on recall, text and long contexts; writes ``results/causal.json`` and its figure.
 
-Before the script, run ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
+Prepare the text first by ``sbmt data prepare corpus --name corpus-bytes --vocab-size 261 --from
 $SBMT_DATA/lm/imdb_unsup_train.txt.gz``. The script takes about two hours on one core.
 """
 

@@ -41,7 +41,7 @@ TOLD = {"registers": r"Used (\d+) registers", "spilled": r"(\d+) bytes spill sto
 
 
 class Count(TorchDispatchMode):
-    """Counts launches, device synchronisations, and bytes read and written, of the operations in its context."""
+    """A mode that counts launches, device synchronisations, and bytes read and written."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -141,7 +141,7 @@ def read_json(path: Path, *, has_checksum: bool = False) -> Any:
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """Returns the SHA-256 of an object, except for its checksum and the entries that vary between identical runs."""
+    """Returns the SHA-256 of an object without its checksum and the entries that vary between identical runs."""
     rest = {name: value for name, value in content.items() if name not in (CHECKSUM, "seconds", "manifest")}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

@@ -30,7 +30,7 @@ def prepared_folder() -> Path:
 
 
 def find_files(path: Path, names: Collection[str], folders: Iterable[str] = ()) -> dict[str, Path]:
-    """Finds files by name: beside ``path`` if it is a file, or else in it, or in the first of ``folders`` with any."""
+    """Finds the named files beside ``path`` if it is a file, or else in ``path`` or in one of its ``folders``."""
     if path.is_file():
         if path.name not in names:
             return {}

@@ -21,7 +21,7 @@ MARGIN = 1.0  # gap between paddles within a snake, and minimum gap between snak
 LENGTH, THICKNESS = 2.0, 0.5  # size of a paddle
 RADIUS = 1.5  # radius of the two discs
 ANTIALIAS = 2  # samples per pixel in each dimension
-WHITE, CONTRAST = 255, 0.75  # grey level of the discs, and the fraction of it that paddles have
+WHITE, CONTRAST = 255, 0.75  # grey level of the discs, and that of the paddles as a fraction of it
 
 UNITS, CELLS = 256, 4  # units per pixel, and cells of the occupancy map per pixel, in each dimension
 N_DIRECTIONS = 64  # number of directions in which paddles may point; direction i has the angle 2π i / 64
@@ -60,7 +60,7 @@ class PathfinderSettings:
 
 
 def vectors(length: float) -> Ints:
-    """Returns vectors of the given length in all directions, ``(directions, 2)``, rounded so that machines agree."""
+    """Returns vectors of the given length in all directions, ``(directions, 2)``, rounded to be the same everywhere."""
     angles = [2 * math.pi * i / N_DIRECTIONS for i in range(N_DIRECTIONS)]
     return np.array([[round(length * math.cos(a)), round(length * math.sin(a))] for a in angles], dtype=np.int64)
 

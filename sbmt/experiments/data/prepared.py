@@ -85,7 +85,7 @@ def prepare(source: Source, cache: Path, *, report: Callable[[int], None] | None
 
 
 def _is_prepared(folder: Path, source: Source) -> bool:
-    """Returns whether the source's examples are in the folder; raises SbmtError if different examples are."""
+    """Returns whether the source's examples are in the folder; raises SbmtError if others are there."""
     check_may_write(folder, folder / INFO, START)
     if not (folder / INFO).exists():
         return False

@@ -41,7 +41,7 @@ def sample_fresh_values(
 
 
 def majority_accuracy(length: int) -> float:
-    """Returns the accuracy of always predicting the more frequent label; a token is unique w.p. (1 − 1/n)^(n−1)."""
+    """Returns the accuracy of always predicting the more frequent label, given P(unique) = (1 − 1/n)^(n−1)."""
     check_sizes(length=length)
     unique = (1 - 1 / length) ** (length - 1)
     return max(unique, 1 - unique)

@@ -118,7 +118,7 @@ class Tokenizer:
 
     @property
     def id_type(self) -> SymbolType:
-        """The smallest of two data types that can store all ids."""
+        """The smaller of two data types, 16 or 32 bits wide, that can store all ids."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     def encode(self, text: str) -> Symbols:

@@ -1,1 +1,1 @@
-"""Experiments that replace the full attention of a trained network by fitted masks, and by others of equal density."""
+"""Experiments that replace full attention in a trained network by fitted masks, and by other masks of equal density."""

@@ -92,7 +92,7 @@ CONTROLS: dict[str, tuple[Callable[[Any, Heads], Probability], Sequence[Any] | N
     "oracle": (oracle, None),
     "ideal rates": (ideal_rates, [1.01**i for i in range(-600, 1400)]),  # from 0.0026 to a million
 }
-"""Maps names to functions from a size to edge probabilities, and to sizes to choose from, or None to use the density.
+"""Maps each name to a function from a size to edge probabilities, and the sizes to try, or None to use the density.
 
 The last two controls are computed from full attention, so they save no time.
 """
@@ -147,8 +147,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Returns one row per kind of mask, with its quality on the batches ``tuned_on`` and its effect on test scores.
 
-    ``score`` maps a network to one score per test item. A row contains the mean score as ``name``, the mean difference
-    from full attention as ``lost``, and the standard error of this difference over items as ``lost_error``.
+    ``score`` maps a network to one score per test item. A row contains the mean score as ``name``, the mean loss
+    relative to full attention as ``lost``, and the standard error of this loss over items as ``lost_error``.
     """
     rows: list[dict[str, Any]] = []
     full = score(model).double()

@@ -42,7 +42,7 @@ class EstimatorReport:
 
     @property
     def relative_variance(self) -> float:
-        """Total variance over edges / |exact|²: the number of draws to average until the noise is as large as exact."""
+        """Total variance over edges / |exact|², the number of averaged draws at which noise and gradient are equal."""
         return float(self.variance.sum() / self.exact.square().sum())
 
     @property
@@ -75,7 +75,7 @@ def measure_estimators(
     - ``"reinforce"``: $(L - b)\, (M_e / q_e - (1 - M_e) / (1 - q_e))$ with the baseline $b = \mathbb{E}_q[L]$.
 
     All are compared with the exact gradient at $\delta = 0$, since masks of a trained network are drawn from p. Edges
-    of probability 0 or 1 are not drawn, even under exploration, and have no gradient. 1 to 16 edges must be random.
+    of probability 0 or 1 stay certain under exploration, and have no gradient. 1 to 16 edges must be random.
 
     Example:
         >>> ones = torch.ones(1, 1)

@@ -79,7 +79,7 @@ def run_study(
 ) -> list[tuple[str, Run]]:
     """Trains all unfinished runs of a study, each in a folder ``{trial}-seed{seed}``, and resumes interrupted ones.
 
-    A single worker trains in this process with all of its threads; each of several workers is a one-thread process.
+    A single worker trains in this process with all of its threads. Several workers are processes of one thread each.
     Returns the trial's name and the run for each pair in :meth:`Study.plan`.
     """
     check_sizes(n_workers=n_workers)

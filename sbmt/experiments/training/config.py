@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 36  # maximum size of a network's weights
 BETAS = 0.9, 0.99  # Adam's betas for block models with a separate learning rate
 FIT_RATE = 3.0  # learning rate of block models trained by likelihood, relative to the network's
 CAUSAL: dict[str, Any] = {"positions": "rotary", "option_defaults": (("causal", True),)}  # defaults of language models
-MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # or defaults of 0
+MAY_BE_0 = ("weight_decay", "warmup_steps", "n_distractors", "dropout", "attention_dropout")  # besides defaults of 0
 Config = TypeVar("Config", bound="TrainingConfig")
 CONFIGS: dict[str, type["TrainingConfig"]] = {}
 """Maps each task to its configuration class. A class that names its ``tasks`` is registered when it is defined."""
@@ -137,7 +137,7 @@ class TrainingConfig(ABC):
             raise SbmtError(f"the fields of {cls.__name__}", f"others ({error})", "train the model again") from error
 
     def override(self: Config, **values: Any) -> Config:
-        """Returns a copy with changed fields and options, ignoring None. Options that a new attention has are kept."""
+        """Returns a copy with changed fields and options, ignoring None. A new attention keeps shared options."""
         given = {name: value for name, value in values.items() if value is not None}
         known = {f.name for f in fields(self)}
         changed = {name: value for name, value in given.items() if name in known}
@@ -205,7 +205,7 @@ class TrainingConfig(ABC):
     def learning_rate_share(self, step: int) -> float:
         """Returns the learning rate at a step, counted from 0, as a fraction of the largest.
 
-        The rate rises linearly over ``warmup_steps``, and falls over the last ``cooldown`` or else all other steps.
+        The rate rises linearly over ``warmup_steps``, and falls over the last ``cooldown`` steps, or else all others.
         """
         warmup = getattr(self, "warmup_steps", 0)
         cooldown = getattr(self, "cooldown", self.steps - warmup - 1)

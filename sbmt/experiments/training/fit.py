@@ -31,7 +31,7 @@ def fit(
     devices: int = 1,
     nodes: int = 1,
 ) -> Run:
-    """Trains a model, and tests it with the weights that score best on the dev split, or the last without such a split.
+    """Trains a model, and tests it with the weights that scored best on the dev split, or the last if there is none.
 
     The run and its checkpoints are written to ``folder``; if it is None, nothing is saved. With ``resume``, training
     continues from the checkpoint in the folder, or starts again if there is none, and the result equals that of an
@@ -98,7 +98,7 @@ def claim(folder: Path, config: TrainingConfig, resume: bool) -> None:
 
 
 def check_unkept(folder: Path, do: str) -> None:
-    """Raises SbmtError unless a folder is absent, empty, or of a run interrupted before its first checkpoint."""
+    """Raises SbmtError unless a folder is absent, is empty, or holds a run interrupted before its first checkpoint."""
     if has_kept(folder):
         raise SbmtError("a new or empty folder", folder, do)
     check_may_write(folder, folder / "config.json", b'{\n "attention": ')

@@ -49,7 +49,7 @@ class GeneratedConfig(TrainingConfig, positions="none"):
 class RepeatedTokensConfig(GeneratedConfig, tasks=("repeated_tokens",)):
     """A run on repeated tokens, by default with the settings of the demo."""
 
-    fresh_values: bool = option(False, "draw vectors as values anew for every sequence; tokens are noisy copies")
+    fresh_values: bool = option(False, "use new random vectors as values in each sequence; tokens are noisy copies")
 
     def make_model(self, info: dict[str, Any]) -> nn.Module:
         """Builds a model that labels every token."""

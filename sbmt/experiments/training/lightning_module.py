@@ -59,7 +59,7 @@ class TrainingModule(LightningModule):
         self.stretch: dict[str, Tensor] = {}  # sums over the batches since the last row, and the number of batches
 
     def mask_generator(self, number: int) -> torch.Generator:
-        """Returns the generator of a batch's masks, which generated sequences share and other batches do not."""
+        """Returns the generator of a batch's masks. All generated sequences share one; other batches have their own."""
         if not self.config.is_generated:
             key = self.config.seed, number if self.training else _EVALUATION + number
             state = np.random.SeedSequence(key).generate_state(1, np.uint64)
@@ -220,7 +220,7 @@ def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) ->
             enable_model_summary=False,
             inference_mode=False,
         )
-    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # even of SLURM's variables
+    except (MisconfigurationException, ImportError, ValueError, RuntimeError) as error:  # or invalid SLURM variables
         got = str(error).strip().splitlines()[0]
         raise SbmtError("devices that this machine has", got, "choose other devices") from error
     parts = config.accumulate * trainer.world_size

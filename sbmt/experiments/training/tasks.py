@@ -170,7 +170,7 @@ _TABLE_7_MLM = dict(batch_size=256, steps=250_000, warmup_steps=2500, eval_every
 
 @dataclass(frozen=True)
 class MlmConfig(LanguageConfig, tasks=(MLM,), data="corpus", **_TABLE_7_MLM):
-    """A pre-training run. The defaults are those of BERT in Table 7, with 50 epochs of 5,000 batches as in its code."""
+    """A pre-training run. The defaults are BERT's in Table 7, with 50 epochs of 5,000 batches as in the pipeline."""
 
     head: ClassVar[type[MaskedLM | CausalLM]] = MaskedLM
     best_by: ClassVar = "loss"

@@ -30,7 +30,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
         where, columns = f"{path}, line {number}", line.removesuffix(b"\n").removesuffix(b"\r").split(b"\t")
         if len(columns) != 5 or not line.endswith(b"\n"):
             expected = f"five columns separated by tabs (label, id, id, text, text) and a line feed in {where}"
-            raise SbmtError(expected, f"{len(columns)} ending in {line[-20:]!r}", "use files that include the texts")
+            raise SbmtError(expected, f"{len(columns)} columns: {line[-20:]!r}", "use the files that include the texts")
         if columns[0] not in LABELS:
             do = "correct that line, or get the file again"
             raise SbmtError(f"a label 0.0 or 1.0 in {where}", repr(columns[0][:50]), do)

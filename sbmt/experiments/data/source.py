@@ -38,7 +38,7 @@ def check_names(kind: str, names: Iterable[str]) -> None:
     """Raises SbmtError unless all names can safely be used in file names and tables."""
     for name in names:
         if not (isinstance(name, str) and name.isascii() and f"x{name}".replace("-", "_").isidentifier() and name):
-            raise SbmtError(f"names made of letters, digits, _ and - for {kind}", repr(name), "choose another name")
+            raise SbmtError(f"{kind} to have names made of letters, digits, _ and -", repr(name), "choose another name")
 
 
 def check_texts(kind: str, texts: Iterable[str]) -> None:
@@ -109,7 +109,7 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
     if not isinstance(splits, dict):
         raise SbmtError("a dict of splits", describe(splits), "change the source's arrange function to return one")
     if absent := [split for split in SPLITS if split not in splits]:
-        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"no {' and no '.join(absent)}", "add them to arrange")
+        raise SbmtError(f"the splits {', '.join(SPLITS)}", f"none named {', '.join(absent)}", "add them to arrange")
     check_names("splits", splits)
     for split, numbers in splits.items():
         if not len(check_numbers(numbers, n, f"examples of {split}")):
@@ -117,7 +117,7 @@ def check_arrangement(splits: Arrangement, n: int) -> None:
     counts = np.bincount(np.concatenate(list(splits.values())), minlength=n)
     if counts.max() > 1:
         do = "use different data for training and testing"
-        raise SbmtError("each example once in one split", f"example {counts.argmax()} {counts.max()} times", do)
+        raise SbmtError("each example in one split only", f"example {counts.argmax()} in {counts.max()} places", do)
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ class Source:
         check_names("examples", [self.name, self.task])
         check_choice("origin", self.origin, Origin)
         if not all(map(callable, (self.parts, self.arrange))) or not isinstance(self.files, dict):
-            raise SbmtError("parts and arrange to be functions, and files a dict", "other types", "see Source")
+            raise SbmtError("parts and arrange as functions, and files as a dict", "other types", "see Source")
         for name, text in self.files.items():
             check_names("files", str(name).split("."))
             if not isinstance(text, str) or name.lower().endswith((".npy", ".raw")) or name.lower() == "info.json":
-                raise SbmtError("text files with unreserved names", repr(name), "choose another name, or store text")
+                raise SbmtError("text files with names that are not reserved", repr(name), "choose another name")
         for texts in (self.class_names, self.notes):
             if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
                 raise SbmtError("class_names and notes to be tuples of strings", describe(texts), "convert them")

@@ -123,7 +123,7 @@ def test_without_a_gpu_there_is_one_line(refused, monkeypatch, command):
     ("command", "words"),
     [
         ("sample --case round", "case to be one of 'collapsed', 'separated', 'distant'"),
-        ("sample --output mask.pgf", "file ending"),
+        ("sample --output mask.pgf", "a file name ending in"),
         ("train repeated-tokens --size huge", "size to be one of 'demo', 'paper'"),
         ("demo --seeds 0", "seeds"),
         ("study magic", "study to be one of 'demo', 'figure4'"),

@@ -128,8 +128,8 @@ FULL = Trial("full", "full", {"attention": "full"})
     [
         ((FULL, FULL), "a different name for each"),
         ((replace(FULL, n_seeds=0),), "1 to 10,000 seeds per trial"),
-        ((replace(FULL, name="../full"),), "trials to have names of letters"),
-        ((replace(FULL, name="\ud800"),), "trials to have names of letters"),
+        ((replace(FULL, name="../full"),), "trials to have names made of letters"),
+        ((replace(FULL, name="\ud800"),), "trials to have names made of letters"),
         ((replace(FULL, title="\ud800"),), "remove lone surrogates"),
         ((FULL, replace(EQUAL[1], density_of="magic")), "density_of to be one of 'full'"),
         ((*EQUAL, replace(EQUAL[1], name="third", density_of="random")), "density_of to be one of 'sbm'"),

@@ -58,7 +58,7 @@ def as_csrs(patterns: Sequence[Any], order: Sequence[int] | None = None) -> list
         return sparse
     layers = as_list(order, f"a permutation of 1 … {len(sparse)}", "count layers from 1")
     if not all(map(is_integer, layers)) or sorted(layers) != list(range(1, len(sparse) + 1)):
-        raise SbmtError(f"a permutation of 1 … {len(sparse)}", layers, "count layers from 1")
+        raise SbmtError(f"a permutation of 1 … {len(sparse)}", layers, "list each layer once, counted from 1")
     return [sparse[layer - 1] for layer in layers]
 
 

@@ -196,7 +196,7 @@ def fastrg_rates(query: Matrix, block_matrix: Matrix, key: Matrix) -> Rates:
     y, b, z = (as_floats(part, "rows of finite numbers ≥ 0", do, 0) for part in (query, block_matrix, key))
     shapes = (y.shape, b.shape, z.shape)
     if any(len(shape) != 2 for shape in shapes) or not y.shape[1] == z.shape[1] == b.shape[0] == b.shape[1]:
-        raise SbmtError("shapes (n, k), (k, k), (m, k)", shapes, "use one number of clusters k")
+        raise SbmtError("shapes (n, k), (k, k), (m, k)", shapes, "use the same number of clusters k")
     edge = y @ b @ z.T
     with np.errstate(divide="ignore"):
         printed = (b[b > 0] / np.outer(y.sum(0), z.sum(0))[b > 0]).sum()

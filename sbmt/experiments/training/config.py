@@ -48,7 +48,7 @@ class TrainingConfig(ABC):
     batch_size: int = option(64, "sequences per step")
     steps: int = option(1000, "number of optimiser steps")
     learning_rate: float = option(1e-3, "Adam's learning rate")
-    block_model_rate: float | None = option(None, "rate of SBM layers; None: the network's, or triple for likelihood")
+    block_model_rate: float | None = option(None, "SBM layers' rate; by default the network's, tripled for likelihood")
     d_model: int = option(32, "width of the model")
     d_hidden: int = option(32, "hidden width of the MLPs")
     n_heads: int = option(1, "number of heads per layer")
@@ -82,7 +82,7 @@ class TrainingConfig(ABC):
         self._check_fields()
         choose("task", self.task, dict.fromkeys(self.tasks))
         if self.batch_size % self.accumulate:
-            raise SbmtError(f"accumulate to divide batch_size = {self.batch_size}", self.accumulate, "change either")
+            raise SbmtError(f"accumulate to divide batch_size = {self.batch_size}", self.accumulate, "choose a divisor")
         settings = arguments_of(self.options)
         learning = (PRESETS.get(settings.get("preset", ""), {}) | settings).get("learning")
         if learning == "likelihood" and self.density_weight:

@@ -225,5 +225,5 @@ def make_trainer(config: TrainingConfig, folder: Path, where: dict[str, Any]) ->
         raise SbmtError("devices that this machine has", got, "choose other devices") from error
     parts = config.accumulate * trainer.world_size
     if config.batch_size % parts:
-        raise SbmtError(f"batch_size to be divisible by {parts} (the parts)", config.batch_size, "change one of them")
+        raise SbmtError(f"batch_size divisible by {parts}, the number of parts", config.batch_size, "choose a multiple")
     return trainer

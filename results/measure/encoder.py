@@ -38,7 +38,7 @@ def reviews(split: str, least_words: int) -> list[str]:
 
 
 def halves(tokenizer: Any, length: int) -> list[str]:
-    """Returns the first halves of reviews, then the second halves, each ``length`` tokens long with special ones."""
+    """Returns the first halves of reviews, then the second halves, of ``length`` tokens including special tokens."""
     cut = length - 2
     texts = reviews("test", least_words=length)
     tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
@@ -48,7 +48,7 @@ def halves(tokenizer: Any, length: int) -> list[str]:
 
 
 def texts_of(length: int, steps: int = STEPS) -> tuple[list[Batch], list[Batch]]:
-    """Returns the halves for testing masks, and the reviews for fitting them."""
+    """Returns batches of halves for testing masks, and batches of reviews for fitting and tuning them."""
     _, tokenizer = encoder()
     batch = TOKENS_A_STEP // length
     others = reviews("train", length)[: (steps + MEASURED_ON) * batch]
@@ -64,7 +64,7 @@ def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: An
 
 
 def under_masks(sparse: Any, tuned_on: Sequence[Batch]) -> Iterator[tuple[str, Any, float]]:
-    """Yields the encoder under each kind of mask, with the mask's share of the pairs."""
+    """Yields the name of each kind of mask, the encoder with this kind, and the share of pairs in the masks."""
     for kind, masked in with_masks(encoder()[0], sparse, tuned_on):
         masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
         yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0

@@ -1,7 +1,7 @@
 """Measures how sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
-Masks are fitted to training reviews for each seed, and tested on retrieving the second half of a review, given the
-first. The script takes about five hours on one core, and keeps measurements in ``runs/pretrained``.
+Masks are fitted to training reviews for each seed, and tested by retrieving the second half of a review from its first
+half. The script takes about five hours on one core, and keeps measurements in ``runs/pretrained``.
 """
 
 from functools import partial
@@ -36,13 +36,13 @@ CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32),
 
 
 def is_found(embedded: Tensor) -> list[float]:
-    """Returns 1.0 for each review whose second half is the one nearest to its first half, and 0.0 for all others."""
+    """Returns 1.0 for each review whose first half is closest to its own second half, and 0.0 for all others."""
     first, second = embedded.chunk(2)
     return ((first @ second.T).argmax(1) == torch.arange(len(first))).double().tolist()
 
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
-    """Returns retrieved halves, cosines to the embeddings of full attention, and density, by kind of mask."""
+    """Returns, for each kind of mask, which halves are retrieved, cosines to full attention, and the density."""
     asked, others = texts_of(case.length, case.steps)
     found: dict[str, Any] = {}
     sparse = fitted(others, seed, case.steps, edges_per_query=float(case.c))
@@ -55,7 +55,7 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
 
 
 def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns a row per kind of mask, with means over seeds and intervals over seeds and reviews."""
+    """Returns one row per kind of mask, with means over seeds, and intervals over seeds and reviews."""
     rows = []
     for kind in seeds[0]:
         items, cosines = ([seed[kind][name] for seed in seeds] for name in ("items", "cosines"))

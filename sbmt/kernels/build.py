@@ -34,9 +34,9 @@ _FLAGS += [f"-D{purpose.name}={purpose * MAX_HEADS}" for purpose in Purpose]
 
 @cache
 def compiler() -> tuple[str, ...] | None:
-    """Finds the command that compiles C++, from the environment variable ``CXX`` or among c++, g++ and clang++.
+    """Returns the command of the C++ compiler: the environment variable ``CXX``, or the first of c++, g++ and clang++.
 
-    Returns None if there is none, if ``CXX`` is empty, if cffi is missing (which calls the loops), or on Windows.
+    Returns None if there is no compiler, ``CXX`` is empty, cffi (which calls the loops) is missing, or on Windows.
     """
     given = os.environ.get("CXX")
     names = ["c++", "g++", "clang++"] if given is None else [given]
@@ -49,7 +49,7 @@ def compiler() -> tuple[str, ...] | None:
 
 @cache
 def library(dtype: torch.dtype) -> tuple[Any, Any]:
-    """Loads the loops for float32 or float64, compiling them if necessary; also returns cffi's object with their types.
+    """Returns cffi's interface and the loops for float32 or float64, which are compiled if necessary.
 
     Compiled loops are stored in the user's cache directory (``XDG_CACHE_HOME`` or ``~/.cache``), under a hash of their
     sources, flags and compiler. If the directory is not writable, each process compiles them anew.
@@ -65,7 +65,7 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
     ffi = FFI()
     ffi.cdef(f"typedef {real} real;\n" + (SOURCES / "loops.h").read_text("utf-8"))
     start = [*(compiler() or ()), "-march=native"]
-    about = [*"-dM -E -x c++".split(), os.devnull]  # prints macros that identify compiler and processor
+    about = [*"-dM -E -x c++".split(), os.devnull]  # prints macros that identify the compiler and the processor
     try:
         told = _run([*start, *about])
     except SbmtError:  # some compilers do not support -march=native

@@ -23,7 +23,7 @@ def draw_next(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Returns ``row_ptr`` and ``keys`` for queries from position ``offset`` on, in time independent of ``offset``.
 
-    Keys are at the start of ``part`` and ``weight``, which may have spare capacity; ``kept`` has the first ``offset``.
+    ``part`` and ``weight`` start with all keys and may have spare capacity; ``kept`` has data about earlier keys.
     """
     model = [as_crossed(query_part, query_weight, blocks, part, weight), 0.0]
     address = seed, first_example, reach, offset

@@ -1,7 +1,7 @@
 """The loops in ``sbmt/kernels/loops`` as PyTorch operators, with gradients and shape inference.
 
 Tensors have shapes ``(batch, heads, n, …)``, masks are given by ``row_ptr`` and ``keys`` of an :class:`~sbmt.EdgeList`,
-and results are float32, or float64 for float64 inputs. Callers name the plain PyTorch version of each operator.
+and results are float32, or float64 for float64 inputs. Each operator has a plain PyTorch version where it is called.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels regis
 
 
 def can_run_on(device: torch.device) -> bool:
-    """Whether the operators accept tensors on this device."""
+    """Returns whether the operators accept tensors on this device."""
     return device.type == "cpu" and compiler() is not None
 
 
@@ -34,7 +34,7 @@ class Ranges(NamedTuple):
 def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
     """Divides rows into ranges of about equal cost, at least ``least`` each, with at most one range per thread.
 
-    ``costs`` are running sums of the rows' costs, ascending from 0, so there is one more of them than rows.
+    ``costs`` are running sums of the rows' costs, ascending from 0, with one more entry than there are rows.
     """
     n_rows = costs.numel() - 1
     number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
@@ -45,19 +45,19 @@ def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
 
 
 def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
-    """Returns running sums of the costs of rows, or of graphs of ``step`` rows: the numbers of edges and rows."""
+    """Returns running sums of the costs of rows, or of graphs of ``step`` rows; a cost counts edges and rows."""
     return row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu")
 
 
 def by_number(number: Count, cost: Count) -> Tensor:
-    """Returns the costs of ``number`` rows or graphs of equal cost."""
+    """Returns running sums of the costs of ``number`` rows or graphs of equal cost."""
     return cost * torch.arange(number + 1, device="cpu")
 
 
 def call(name: str, costs: Tensor, *arguments: Any) -> None:
     """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no data.
 
-    ``arguments`` are those after the ranges: a tuple for each struct, and a contiguous tensor for each result.
+    ``arguments`` follow the ranges; a struct is passed as a tuple, and a result as a contiguous tensor.
     """
     if not any(is_fake(x) for x in _tensors(arguments)):
         _run(name, ranges_of(costs), *arguments)
@@ -70,7 +70,7 @@ def _tensors(arguments: Any) -> list[Tensor]:
 
 
 def _dtype(arguments: Any) -> torch.dtype:
-    """Returns the dtype of the arguments for which loops are compiled, float32 or float64."""
+    """Returns the dtype for which loops are compiled, which is that of the arguments, float32 or float64."""
     return next((x.dtype for x in _tensors(arguments) if x.is_floating_point()), torch.float32)
 
 
@@ -108,7 +108,7 @@ def operator(function: Callable[..., Any]) -> Any:
 
 def _refuse(*_: Any) -> Any:
     do = "omit create_graph=True, or disable the loops by setting the environment variable CXX to an empty string"
-    raise SbmtError(f"compiled loops have no second derivatives: {do}")
+    raise SbmtError(f"compiled loops do not support second derivatives: {do}")
 
 
 def _mask(query: Tensor, key: Tensor, row_ptr: Tensor, keys: Tensor) -> tuple[Any, ...]:
@@ -134,7 +134,7 @@ def draw_by(
     name: str, model: list[Any], query: Tensor, key: Tensor, masks: list[Tensor | None], seed: int, first_example: int,
     reach: int, offset: Count, *kept: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Calls a loop that draws edges; returns ``row_ptr`` and ``keys``. With ``kept``, a single thread draws each graph.
+    """Calls a loop that draws edges and returns ``row_ptr`` and ``keys``; with ``kept``, one thread draws each graph.
 
     Raises:
         MemoryError: If there is not enough memory.
@@ -173,7 +173,7 @@ def draw_exact(
     query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None, is_poisson: bool, seed: int,
     first_example: int, reach: int, causal: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Draws edges at rates ⟨query_i, key_j⟩, adds pairs at most ``reach`` apart; returns ``row_ptr`` and ``keys``."""
+    """Returns ``row_ptr`` and ``keys`` of edges drawn at rates ⟨query_i, key_j⟩ and pairs at most ``reach`` apart."""
     model = [query, key, query.shape[3], is_poisson]
     masks = [query_mask, key_mask]
     offset = key.shape[2] - query.shape[2] if causal else -1
@@ -197,7 +197,7 @@ def draw_crossed(
 
 @operator
 def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> tuple[Tensor, Tensor]:
-    """Returns the two parts with the largest logits ⟨token, cluster⟩ per partition (int16) and their softmax."""
+    """Returns the two parts with the largest logits ⟨token, cluster⟩ per partition (int16), and the logits' softmax."""
     batch, heads, n, _ = tokens.shape
     shape = batch, heads, n, 2 * n_partitions
     part, log_odds = tokens.new_empty(shape, dtype=torch.int16), tokens.new_empty(shape)
@@ -237,7 +237,7 @@ choose_parts.register_autograd(
 
 @operator
 def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, n_queries: int, heads: int) -> Tensor:
-    """Returns a uniform float64 number for each edge, which depends only on its address."""
+    """Returns a uniform float64 number for each edge, which depends only on the edge's address."""
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
     mask = n_queries, 0, heads, row_ptr, keys
     call("cell_uniforms", by_edges(row_ptr), mask, seed, first_example, out)
@@ -246,7 +246,7 @@ def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, 
 
 @operator
 def near_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, offset: int, reach: int) -> Tensor:
-    """Tells which edges join tokens at most ``reach`` positions apart; the first query is at position ``offset``."""
+    """Returns which edges join tokens at most ``reach`` positions apart; the first query is at position ``offset``."""
     out = torch.empty(keys.shape, dtype=torch.bool, device="cpu")
     call("near_edges", by_edges(row_ptr), (n_queries, 0, 0, row_ptr, keys), offset, reach, out)
     return out
@@ -260,7 +260,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, gate: Tensor | None, sink: Tensor | None,
     scale: Tensor | None, row_ptr: Tensor, keys: Tensor, is_score_rule: bool, has_weights: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Returns values ``(batch, heads, n_queries, d_value)`` and the edges' weights, empty unless ``has_weights``."""
+    """Returns values ``(batch, heads, n_queries, d_value)`` and the edges' weights (empty unless ``has_weights``)."""
     inputs = query, key, value, bias, gate, sink, scale, query.shape[3], value.shape[3], is_score_rule
     out = value.new_empty(*query.shape[:3], value.shape[3])
     weights = value.new_empty(keys.shape if has_weights else 0)
@@ -330,7 +330,7 @@ def edge_rate(
     query_part: Tensor, query_weight: Tensor, blocks: Tensor, part: Tensor, weight: Tensor, row_ptr: Tensor,
     keys: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Computes the rate of every edge, from memberships in two parts of each partition and the heads' blocks."""
+    """Computes the rate of every edge from memberships in two parts of each partition and the heads' blocks."""
     out = weight.new_empty(keys.shape)
     model = as_crossed(query_part, query_weight, blocks, part, weight)
     call("edge_rate", by_edges(row_ptr), model, _mask(query_part, part, row_ptr, keys), out)

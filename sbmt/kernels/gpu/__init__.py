@@ -1,1 +1,1 @@
-"""Triton kernels for crossed memberships: parts, clusters, and attention along edges that are drawn on the way."""
+"""Triton kernels that draw edges and attend along them, for fitted masks and for the paper's."""

@@ -26,13 +26,13 @@ class Inputs(NamedTuple):
     value: Any
     sink: Any
     scale: Any
-    smallest: Any  # edges that were less probable count as if they had this probability
+    smallest: Any  # less probable edges are reweighted as if they had this probability
     c: Any  # edges per query, to which the rates are fitted
 
 
 @triton.jit
 def _scores(draw, row, inputs, query, keys, is_edge, drawn_with, D: tl.constexpr, WIDTH: tl.constexpr):
-    """Scores of a tile, −∞ where there is no edge, and its keys ``[keys, width]``."""
+    """Returns the scores of a tile, −∞ where there is no edge, and its keys ``[keys, width]``."""
     c = tl.arange(0, WIDTH)
     at = rows_of(inputs.key, row.example, row.head, keys)[:, None] + c[None, :]
     key = tl.load(at, is_edge[:, None] & (c < D)[None, :], 0.0).to(query.dtype)
@@ -159,7 +159,7 @@ def _attend_backward_kernel(
 
 @triton.jit
 def _lead_total_back(draw, row, rates, to_rate, per_rate, s: tl.constexpr):
-    """Adds the gradient of a row's rate to all clusters to those of its rates to parts."""
+    """Passes the gradient of a row's rate to all clusters on to the row's rates to parts."""
     a, b = tl.arange(0, s.columns)[:, None], tl.arange(0, s.columns)[None, :]
     for g in range(s.n_groups):
         first, second = 2 * g * s.size, (2 * g + 1) * s.size
@@ -173,7 +173,7 @@ def _lead_total_back(draw, row, rates, to_rate, per_rate, s: tl.constexpr):
 class DrawnAttention(torch.autograd.Function):
     """Attends along drawn edges; returns values, densities, expected densities estimated from edges, and the loss.
 
-    The loss is that of :func:`sbmt.block_model.fit.fit_loss`; its gradient reaches only rates and memberships; the
+    The loss is that of :func:`sbmt.block_model.fit.fit_loss`. Its gradient reaches only rates and memberships, and the
     gradient of the values reaches everything else.
     """
 
@@ -182,7 +182,7 @@ class DrawnAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, weight: Tensor,
         draw: Draw, sizes: Sizes, smallest: float, c: float, is_fitted: bool,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """Rates and weights are those in ``draw``, passed separately because they need gradients."""
+        """Computes the outputs; ``rates`` and ``weight`` are also in ``draw``, but need gradients."""
         d, d_value = query.shape[3], value.shape[3]
         by = d**-0.5, smallest, c
         widths = d, triton.next_power_of_2(d), d_value, triton.next_power_of_2(d_value)

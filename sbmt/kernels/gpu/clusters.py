@@ -9,15 +9,15 @@ from torch import Tensor
 
 from sbmt.kernels.gpu.tokens import are_real, strided_mask
 
-CHUNK = 32  # keys that are counted together: a causal query sees whole chunks by cluster, and its own key by key
-ROWS, COLUMNS = 64, 32  # of a table, for its running sums
-MOST_CLUSTERS = 256  # of a program
+CHUNK = 32  # keys that are counted together: a causal query visits whole chunks by cluster, and its own key by key
+ROWS, COLUMNS = 64, 32  # size of the blocks in which running sums of a table are computed
+MOST_CLUSTERS = 256  # clusters per program
 
 
 class Members(NamedTuple):
     """The keys of each cluster, in order of position; cluster (g, a, b) has number (g · size + a) · size + b."""
 
-    n_before: Tensor  # (graphs, chunks + 1, clusters + 1), keys before each chunk by cluster, and real ones; last all
+    n_before: Tensor  # (graphs, chunks + 1, clusters + 1), counts of keys before each chunk: by cluster, and real keys
     mass: Tensor  # of the same shape, the sum of a cluster's memberships
     starts: Tensor  # int32 (graphs, clusters), where a cluster starts in the next two
     keys: Tensor  # int32 (graphs, 4 · groups · n_keys)
@@ -29,7 +29,7 @@ class Members(NamedTuple):
 def _in_clusters(
     part, weight, graph, key, n_keys, first_cluster, group, n_groups, SIZE: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Which keys are in clusters from ``first_cluster`` of the group on, and how much: ``[keys, BLOCK]``."""
+    """Returns which keys are in clusters from ``first_cluster`` of the group on, and how much: ``[keys, BLOCK]``."""
     cluster = first_cluster + tl.arange(0, BLOCK)[None, :]
     a, b = cluster // SIZE, cluster % SIZE
     at, inside = ((graph * n_keys + key) * n_groups + group) * 4, key < n_keys
@@ -53,7 +53,7 @@ def _sort_kernel(
     part, weight, number, mass, starts, keys, until, n_real, n_keys, n_groups, key_mask, n_heads,
     HAS_MASK: tl.constexpr, PLACE: tl.constexpr, SIZE: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Counts a chunk's keys by cluster; or places them, once counts are running sums."""
+    """Counts a chunk's keys by cluster or, once the counts are running sums, places them."""
     chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
     group, first = tl.program_id(2) % n_groups, tl.program_id(2) // n_groups * BLOCK
     key = chunk * CHUNK + tl.arange(0, CHUNK)
@@ -109,7 +109,7 @@ def add_up(tables: Tensor) -> None:
 def list_members(part: Tensor, weight: Tensor, size: int, key_mask: Tensor | None = None) -> Members:
     """Sorts keys by cluster; weights of padding are 0. Cost: O(n (chunk + groups · size²)) operations, 3 launches.
 
-    Its plain twin, for each graph: for each cluster, the keys that have both of its parts among their chosen ones.
+    The plain twin lists, for each cluster of a graph, the keys with both of its parts among their chosen ones.
     """
     batch, heads, n, n_chosen = part.shape
     n_groups, n_chunks = n_chosen // 4, triton.cdiv(n, CHUNK)

@@ -1,10 +1,9 @@
-"""Drawing edges from memberships in crossed partitions: one program for each row, which does not store them.
+"""Draws edges from memberships in crossed partitions, with one program per row and without storing the edges.
 
-A row's edges are the keys of its window, which are certain; keys that are visited one by one, where a row expects many
-of them or they are in a causal row's own chunk; and the keys that points of a Poisson process land on, where only the
-first point on each key counts. Tiles of such keys are drawn again wherever they are needed, from random numbers that
-depend only on their address (:mod:`sbmt.counter_rng`), so no edge is ever stored, and the host never waits for the
-device.
+A row has three kinds of keys: those in its window, which are certain; those visited one by one, if the row expects many
+edges or they are in a causal row's own chunk; and those on which points of a Poisson process land, where only the first
+point on each key counts. Tiles of keys are drawn again wherever they are needed, from random numbers that depend only
+on their address (:mod:`sbmt.counter_rng`), so no edge is ever stored, and the host never waits for the device.
 
 The plain twin draws points with numpy in :file:`tests/kernels/test_gpu.py`.
 """
@@ -38,7 +37,7 @@ class Draw(NamedTuple):
     query_mask: Any  # as :func:`sbmt.kernels.gpu.tokens.strided_mask` returns it
     key_mask: Any
     seed: Any  # int64 ()
-    first_example: Any  # its number
+    first_example: Any  # the number of the batch's first example
     extra: Any  # δ ≥ 0, added to the rate of each pair of real tokens
     reach: Any  # real keys at most this many positions from a row are certain; none if negative
     offset: Any  # how many keys come before the first query's own in causal masks, else 0
@@ -78,8 +77,8 @@ class Sizes(NamedTuple):
     size: int
     n_groups: int
     rows: int  # parts of the first partitions of all groups, as a power of two
-    columns: int  # parts of a second one
-    steps: int  # of a search among all keys
+    columns: int  # parts of a second partition, as a power of two
+    steps: int  # steps of a search among all keys
     chunk: int
     causal: bool
     has_query_mask: bool
@@ -88,13 +87,13 @@ class Sizes(NamedTuple):
 
 @triton.jit
 def uniform(word):
-    """A number in (0, 1), float32."""
+    """Converts a random word to a number in (0, 1), float32."""
     return tl.minimum((word.to(tl.float32) + 0.5) / 4294967296.0, 0.99999994)
 
 
 @triton.jit
 def random_words(draw, example, head, query, purpose, block):
-    """The words of :func:`sbmt.counter_rng.random_blocks`."""
+    """Returns the words of :func:`sbmt.counter_rng.random_blocks`."""
     here = block * 0  # so that all words of the counter have the same shape
     example = (example + draw.first_example).to(tl.uint32) + here.to(tl.uint32)
     query, head = query + here, (head + purpose).to(tl.int32) + here
@@ -103,7 +102,7 @@ def random_words(draw, example, head, query, purpose, block):
 
 @triton.jit
 def draw_number(mean, draw, example, head, query, half: tl.constexpr):
-    """A Poisson number by inversion, from as many uniforms as its mean needs."""
+    """Draws a Poisson number by inversion, from as many uniform numbers as its mean requires."""
     left, number, block = mean.to(tl.float64), 0, 0
     while left > 0:
         some = tl.minimum(left, 500.0)
@@ -124,7 +123,7 @@ def draw_number(mean, draw, example, head, query, half: tl.constexpr):
 
 @triton.jit
 def _rates_by_part(draw, at, table, s: tl.constexpr):
-    """A row's rates to the first parts of all groups, summed over second parts: ``[rows]``, 0 beyond the last."""
+    """Returns a row's rates to the first parts of all groups, summed over second parts: ``[rows]``, 0 past the last."""
     ga, b = tl.arange(0, s.rows), tl.arange(0, s.columns)[None, :]
     live = ga < s.n_groups * s.size
     group = ga // s.size
@@ -138,7 +137,7 @@ def _rates_by_part(draw, at, table, s: tl.constexpr):
 
 @triton.jit
 def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
-    """The parts of the program's row."""
+    """Returns the :class:`Row` that the program processes."""
     at = tl.program_id(0).to(tl.int64)
     graph, query = at // draw.n_queries, (at % draw.n_queries).to(tl.int32)
     example, head = graph // draw.n_heads, graph % draw.n_heads
@@ -178,7 +177,7 @@ def enter_row(draw, s: tl.constexpr, TILE: tl.constexpr):
 
 @triton.jit
 def first_above(values, stride, x, low, high, STEPS: tl.constexpr):
-    """The place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
+    """Returns the place of the first value above x among ascending values at ``low`` … ``high`` − 1, or ``high``."""
     for _ in range(STEPS):
         middle = (low + high) // 2
         is_open = low < high
@@ -190,7 +189,7 @@ def first_above(values, stride, x, low, high, STEPS: tl.constexpr):
 
 @triton.jit
 def _points(draw, row, t, s: tl.constexpr):
-    """The keys that points t land on: a first part, with it a second one, and then a key in both."""
+    """Returns the keys on which points t land, by choosing a first part, then a second part, then a key in both."""
     w0, w1, w2, w3 = random_words(draw, row.example, row.head, row.query, CANDIDATE, t)
     ga = tl.sum((row.ends[None, :] <= (uniform(w0) * row.total)[:, None]).to(tl.int32), 1)
     ga = tl.minimum(ga, s.n_groups * s.size - 1)
@@ -223,16 +222,16 @@ def _points(draw, row, t, s: tl.constexpr):
 
 @triton.jit
 def part_rate(draw, rates, entry):
-    """A row's rates to the two parts of a partition that keys are in; their entries are ``entry`` and the next."""
+    """Returns a row's rate to keys in one partition, from the keys' two parts, at ``entry`` and the next entry."""
     rate = tl.load(rates + tl.load(draw.part + entry)) * tl.load(draw.weight + entry)
     return rate + tl.load(rates + tl.load(draw.part + entry + 1)) * tl.load(draw.weight + entry + 1)
 
 
 @triton.jit
 def visit_tile(draw, row, q, s: tl.constexpr, TILE: tl.constexpr):
-    """Keys of tile q, which of them are edges, their rates, and with what probability they are drawn.
+    """Returns the keys of tile q, which of them are edges, their rates, and the probabilities of drawing them.
 
-    It also returns which keys of a causal row's own chunk the tile visits, whose rates the total leaves out.
+    It also returns which keys are in a causal row's own chunk, since the total does not include their rates.
     """
     lane = tl.arange(0, TILE)
     if q < row.n_near:
@@ -273,7 +272,7 @@ def visit_tile(draw, row, q, s: tl.constexpr, TILE: tl.constexpr):
 
 @triton.jit
 def edge_probability(rate):
-    """1 − exp(−rate), by a series where the difference would lose digits."""
+    """Computes 1 − exp(−rate), by a series where the difference would lose digits."""
     few = rate * (1 - rate / 2 * (1 - rate / 3 * (1 - rate / 4 * (1 - rate / 5))))
     return tl.where(rate < 0.01, few, 1 - tl.exp(-rate))
 

@@ -1,4 +1,4 @@
-"""Infers memberships in crossed partitions as a fitted layer does: two launches forward and two backward.
+"""Infers memberships in crossed partitions as a fitted layer does, with two launches forward and two backward.
 
 One kernel copies queries and keys into one buffer, queries first, which the layer's MLP maps to nodes. The other
 multiplies nodes by clusters, chooses two parts of each partition, and adds up the rates of queries to all parts, so
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sbmt.kernels.gpu.tokens import are_real, product, rows_of, strided, strided_mask, tile
 
-TOKENS = 64  # of a program
+TOKENS = 64  # tokens per program
 
 
 class Sides(NamedTuple):
@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Some queries of a graph, or some of its keys."""
+    """A tile of a graph's queries or of its keys."""
 
     example: Any
     head: Any
@@ -85,7 +85,7 @@ def _join_kernel(query, key, out, sides, s: tl.constexpr):
 
 @triton.jit
 def _in_parts(parts, lower, upper, of_lower, of_upper):
-    """The values of two parts, spread over all parts of the partition, with zeros elsewhere."""
+    """Spreads the values of two parts over all parts of the partition, with zeros elsewhere."""
     x = tl.where(parts[None, :] == lower[:, None], of_lower[:, None], 0.0)
     return x + tl.where(parts[None, :] == upper[:, None], of_upper[:, None], 0.0)
 
@@ -216,7 +216,7 @@ def _finish_kernel(
 
 
 class Memberships(torch.autograd.Function):
-    """Parts of queries and keys, their memberships, the partitions' blocks, and the queries' rates to all parts.
+    """Computes the parts of queries and keys, their memberships, the blocks, and the queries' rates to all parts.
 
     Gradients of nodes, clusters and rates are scaled as by :func:`sbmt.block_model.fit.unit_gradient`.
     """
@@ -226,9 +226,9 @@ class Memberships(torch.autograd.Function):
         ctx: Any, nodes: Tensor, clusters: Tensor, log_rate: Tensor, log_start: Tensor, start: float, is_starting: bool,
         largest: float, shape: tuple[int, ...], sides: Sides, s: Sizes,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """``start`` is the logarithm of rates until one is set; ``is_starting`` means that this call sets it.
+        """Computes the outputs, where the logarithm of a rate between parts is at most ``largest``.
 
-        The logarithm of a rate between parts is at most ``largest``.
+        ``start`` replaces ``log_start`` if that is not set yet; ``is_starting`` means that this call sets it.
         """
         graphs, clusters = shape[:2], clusters.contiguous()
         part = nodes.new_empty(len(nodes), 2 * s.n_partitions, dtype=torch.int16)

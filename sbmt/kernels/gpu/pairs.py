@@ -26,7 +26,7 @@ from sbmt.kernels.gpu.edges import (
 )
 from sbmt.kernels.gpu.tokens import are_real, product, rows_of, strided, strided_mask, tile
 
-TILE = 32  # queries, keys, or clusters at a time; the same in all kernels, so that rounding is the same
+TILE = 32  # queries, keys or clusters at a time; equal in all kernels, so that rounding is the same
 WIDEST = 128  # of memberships, queries, keys and values, whose gradients a program holds in registers
 BUILD = {"num_warps": 4, "num_stages": 1}  # also of the kernels that work by edges
 
@@ -41,7 +41,7 @@ class Sizes(NamedTuple):
     d_value: int
     width_value: int
     tile: int
-    steps: int  # of a search among all keys
+    steps: int  # steps of a search among all keys
     has_edges: bool  # whether sparse graphs are drawn by edges
     is_poisson: bool  # whether an edge has probability 1 − e^(−x) instead of min(x, 1)
     causal: bool
@@ -62,7 +62,7 @@ class Tokens(NamedTuple):
 
 @triton.jit
 def _load(x, t, N: tl.constexpr, WIDTH: tl.constexpr, first=0):
-    """The rows of real tokens, from column ``first`` on, and zeros elsewhere: ``[tile, WIDTH]``."""
+    """Loads the rows of real tokens, from column ``first`` on, with zeros elsewhere: ``[tile, WIDTH]``."""
     c = first + tl.arange(0, WIDTH)[None, :]
     return tl.load(rows_of(x, t.example, t.head, t.place)[:, None] + c, t.is_real[:, None] & (c < N), 0.0)
 
@@ -75,7 +75,7 @@ def _store(to, t, x, N: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def _number(sparse, n, s: tl.constexpr):
-    """How many tokens there are to visit, none in graphs that are drawn by edges."""
+    """Returns the number of tokens to visit, which is 0 in graphs that are drawn by edges."""
     if s.has_edges:
         n = tl.where(tl.load(sparse.is_sparse + tl.program_id(1)), 0, n)
     return n
@@ -83,7 +83,7 @@ def _number(sparse, n, s: tl.constexpr):
 
 @triton.jit
 def _enter(draw, inputs, n, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
-    """A tile's queries, or its keys and values."""
+    """Loads a tile's queries, or its keys and values."""
     mask, n_all = (draw.key_mask, draw.n_keys) if OF_KEYS else (draw.query_mask, draw.n_queries)
     graph = tl.program_id(1).to(tl.int64)
     example, place = graph // draw.n_heads, number * s.tile + tl.arange(0, s.tile)
@@ -99,7 +99,7 @@ def _enter(draw, inputs, n, number, s: tl.constexpr, OF_KEYS: tl.constexpr):
 
 @triton.jit
 def _find_edges(draw, queries, keys, s: tl.constexpr):
-    """Which pairs of a tile are edges, and which of these are drawn; the others are certain."""
+    """Returns which pairs of a tile are edges, and which of these edges are drawn; all other edges are certain."""
     drawn_with = tl.full([s.tile, s.tile], 0.0, draw.rates.start.dtype.element_ty) + draw.extra
     for first in range(0, s.padded, s.tile):
         rates = _load(draw.rates, queries, s.k, s.tile, first)
@@ -167,7 +167,7 @@ def _backward_kernel(
     draw, inputs, sparse, grad_out, grad_degrees, log_sum, deltas, to_rates, to_score, to_value, s: tl.constexpr,
     IS_SCORE: tl.constexpr, OF_KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of queries and their rates, or of keys, values and memberships."""
+    """Computes gradients of a tile of queries and their rates, or of keys, values and memberships."""
     n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
     if OF_KEYS:
         keys, key, value = _enter(draw, inputs, n_keys, tl.program_id(0), s, True)
@@ -263,7 +263,7 @@ class PairAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sink: Tensor | None, rates: Tensor, members: Tensor,
         draw: Draw, inputs: Inputs, sparse: Sparse, sizes: Sizes, is_score: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Tensors are those in ``draw`` and ``inputs``, passed for their gradients; ``is_score`` is the gates' rule."""
+        """Computes the outputs; tensors are also in ``draw`` and ``inputs``, but need gradients."""
         out = value.new_empty(*query.shape[:3], sizes.d_value)
         log_sum, degrees = rates.new_empty(2, *query.shape[:3])
         tiles, rows = _grids(query)
@@ -296,7 +296,7 @@ class PairAttention(torch.autograd.Function):
 
 
 def attend_pairs(tokens: tuple[Tensor, ...], model: Any, settings: Any, *rest: Any) -> tuple[Tensor, Tensor]:
-    """Returns values and densities for queries, keys and values; the other arguments are as above."""
+    """Returns values and densities for queries, keys and values; ``rest`` is as in :func:`list_pairs`."""
     rates = model.query_rates
     drawn = prepare_pairs(rates, model, tokens, settings.sink, settings.sampler == "fastrg", *rest)
     given = *tokens, settings.sink, rates, model.key_membership, *drawn
@@ -305,6 +305,6 @@ def attend_pairs(tokens: tuple[Tensor, ...], model: Any, settings: Any, *rest: A
 
 
 def can_attend(tokens: tuple[Tensor, ...], model: Any) -> bool:
-    """Checks whether a program's registers hold a tile's gradients, and whether factors have one type."""
+    """Returns whether a tile's gradients fit into a program's registers and all factors have the same type."""
     widths, types = (*(x.shape[3] for x in tokens), model.n_clusters), {x.dtype for x in tokens}
     return max(widths) <= WIDEST and len(types) == 1 and torch.float64 not in types

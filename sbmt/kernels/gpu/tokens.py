@@ -24,26 +24,26 @@ def strided(x: Tensor) -> Strided:
 
 @triton.jit
 def rows_of(x, example, head, tokens):
-    """The address at which the tokens of one example and head start."""
+    """Returns the addresses of the given tokens of one example and head."""
     return x.start + example * x.example + head * x.head + tokens.to(tl.int64) * x.token
 
 
 @triton.jit
 def tile(matrix, rows, is_row, n_columns, COLUMNS: tl.constexpr):
-    """The addresses of a matrix's rows, and which of their elements exist."""
+    """Returns the addresses of the elements of a matrix's rows, and which of these elements exist."""
     column = tl.arange(0, COLUMNS)[None, :]
     return matrix + rows[:, None] * n_columns + column, is_row[:, None] & (column < n_columns)
 
 
 @triton.jit
 def product(x, y):
-    """A matrix product on tensor cores, about as precise as float32; no dimension may be less than 16."""
+    """Multiplies matrices on tensor cores, about as precisely as in float32; no dimension may be less than 16."""
     real: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
     return tl.dot(x, y, input_precision="tf32x3", out_dtype=real)
 
 
 class Mask(NamedTuple):
-    """A mask ``(batch, n)`` and its strides; any tensor where all tokens are real."""
+    """A mask ``(batch, n)`` and its strides, or any other tensor if all tokens are real."""
 
     start: Any
     example: Any
@@ -57,7 +57,7 @@ def strided_mask(mask: Tensor | None, other: Tensor) -> Mask:
 
 @triton.jit
 def are_real(mask, example, tokens, inside, IS_GIVEN: tl.constexpr):
-    """Which of the tokens ``inside`` are real."""
+    """Returns which of the tokens ``inside`` are real."""
     if IS_GIVEN:
         inside = tl.load(mask.start + example * mask.example + tokens * mask.token, inside, 0) != 0
     return inside

@@ -1,7 +1,7 @@
 r"""The gradient of the sum of all rates, which reaches every key, whether or not a query attends to it.
 
 With the rates $x_i$ of query i to the first parts of a group and $y_i$ to the second ones, a key whose memberships are
-$v$ and $w$ adds $v^\top R\, w$ to the sum, where $R = \sum_i x_i y_i^\top$ runs over the queries that see it by
+$v$ and $w$ adds $v^\top R\, w$ to the sum, where $R = \sum_i x_i y_i^\top$ runs over the queries that visit it by
 cluster: all of them, or in causal masks those of later chunks.
 """
 
@@ -13,14 +13,14 @@ from sbmt.kernels.gpu.clusters import CHUNK, add_up
 from sbmt.kernels.gpu.draw import Draw, Sizes
 from sbmt.kernels.gpu.tokens import product, tile
 
-SPAN = 256  # queries of a program, unless they are causal
+SPAN = 256  # queries per program, unless the mask is causal
 
 
 @triton.jit
 def _reached_kernel(
     draw, of_rows, out, to_sink, s: tl.constexpr, SPAN: tl.constexpr, CHUNK: tl.constexpr, PADDED: tl.constexpr
 ):
-    """R of a group: over all queries, or those of a chunk, the last chunk first. Also sums ``of_rows`` over queries."""
+    """Computes R of a group over all queries or a chunk's (last chunk first), and sums ``of_rows`` over queries."""
     chunk, graph, group = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     a, b = tl.arange(0, PADDED)[:, None], tl.arange(0, PADDED)[None, :]
     found, own = tl.zeros([PADDED, PADDED], out.dtype.element_ty), tl.zeros([CHUNK], out.dtype.element_ty)
@@ -48,7 +48,7 @@ def _keys_kernel(
     draw, reached, grad_loss, per_query, key, value, sink, to_key, to_value, to_sink, to_weight, s: tl.constexpr,
     D: tl.constexpr, WIDTH: tl.constexpr, DV: tl.constexpr, WIDTH_V: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Adds that gradient to those of a chunk's memberships, and converts those of keys, values and sinks."""
+    """Adds that gradient to those of a chunk's memberships, and converts gradients of keys, values and sinks."""
     chunk, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
     token = chunk * CHUNK + tl.arange(0, CHUNK)
     at, inside = graph * draw.n_keys + token, token < draw.n_keys
@@ -80,9 +80,9 @@ def finish_keys(
     draw: Draw, s: Sizes, reached: Tensor, of_rows: Tensor, grad_loss: Tensor, per_query: Tensor,
     widths: tuple[int, ...], *grads: Tensor,
 ) -> None:  # fmt: skip
-    """Two launches, three if causal; ``reached`` contains zeros for each graph's clusters, or has the members' shape.
+    """Finishes the gradients of keys in two launches, three if causal; ``to_sink`` sums ``of_rows`` over queries.
 
-    The gradients ``to_sink`` of heads are sums of ``of_rows`` over queries.
+    ``reached`` contains zeros, one for each graph and cluster and, if causal, also for each chunk.
     """
     n_graphs, n_chunks = len(draw.members.starts), draw.members.mass.shape[1] - 1
     n_spans, span = (n_chunks, CHUNK) if s.causal else (triton.cdiv(draw.n_queries, SPAN), SPAN)

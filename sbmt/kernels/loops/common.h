@@ -1,4 +1,4 @@
-// Code that all loops share.
+// Code shared by all loops.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -58,15 +58,15 @@ inline double fine_uniform(uint32_t upper, uint32_t lower) {
     return ((upper >> 5) * 67108864.0 + (lower >> 6) + 0.5) / 9007199254740992.0;
 }
 
-// The uniform number of a query-key pair: key j gets word j % 4 of block j / 4, as in sbmt.counter_rng.cell_words.
+// Returns the uniform number of a query-key pair: key j gets word j % 4 of block j / 4, as in counter_rng.cell_words.
 inline double cell_uniform(uint64_t seed, int64_t key, int64_t row, int64_t head_and_purpose, int64_t example) {
     const Words w = philox(seed, uint32_t(key >> 2), row, head_and_purpose, example);
     const uint32_t even = key & 2 ? w.w2 : w.w0, odd = key & 2 ? w.w3 : w.w1;
     return uniform(key & 1 ? odd : even);
 }
 
-// ⟨x, y⟩, summed in the same order on any processor. A width D that is known at compile time allows loop unrolling;
-// D = 0 accepts any width.
+// Computes ⟨x, y⟩, summed in the same order on any processor. A width D that is known at compile time allows loop
+// unrolling; D = 0 accepts any width.
 template <int D>
 inline real dot(const real *x, const real *y, int64_t d) {
     constexpr int64_t LANES = 64 / sizeof(real);

@@ -2,13 +2,13 @@
 #pragma once
 #include "common.h"
 
-// In each group a token belongs to two parts of each of two partitions, so to four pairs of parts. This struct holds
-// the positions of the parts of a token's pair e among the token's chosen parts.
+// In each group a token belongs to two parts of each of two partitions, and so to four pairs of parts. This struct
+// contains the group of a token's pair e, and the positions of the pair's parts among the token's chosen parts.
 struct Pair {
     int64_t group, first, second;
     explicit Pair(int64_t e) : group(e >> 2), first(4 * group + (e >> 1 & 1)), second(4 * group + 2 + (e & 1)) {}
 
-    // The number of the cluster, (group · size + part) · size + part.
+    // Returns the number of the cluster, (group · size + part) · size + part.
     int64_t of(const int16_t *part, int64_t size) const {
         return (part[first] - group * size) * size + part[second] - (2 * group + 1) * size;
     }
@@ -31,7 +31,7 @@ inline void prefetch(const Crossed &model, int64_t key) {
     __builtin_prefetch(model.key_weight + key * model.n_partitions * 2);
 }
 
-// The rate of a query-key pair: the sum over groups of the product of two partitions' sums over their two parts.
+// Returns the rate of a query-key pair. Each group adds the product of two sums, one over the two parts per partition.
 inline real pair_rate(const Crossed &model, const real *rates, int64_t key) {
     const int16_t *part = model.key_part + key * model.n_partitions * 2;
     const real *weight = model.key_weight + key * model.n_partitions * 2;

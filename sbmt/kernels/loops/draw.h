@@ -1,12 +1,12 @@
-// Code that all files for drawing share: they draw edges row by row, in time proportional to the number of edges.
+// Code shared by all files that draw edges, row by row and in time proportional to the number of edges.
 //
 // Each row draws points of a Poisson process, and each point lands on a key in proportion to the key's rate. So a key
-// is hit at least once with probability 1 − exp(−rate), independently of all others. Every random number has its own
-// address (sbmt.counter_rng), so the edges do not depend on threads or batches.
+// is hit at least once with probability 1 − exp(−rate), independently of all other keys. Every random number has its
+// own address (sbmt.counter_rng), so the edges do not depend on threads or batches.
 #pragma once
 #include "crossed.h"
 
-const double MAX_BOOST = 32;       // candidates for a probability of 1; the distribution is off by less than 2e-14
+const double MAX_BOOST = 32;       // expected candidates for a pair of probability 1; it is off by less than 2e-14
 const int64_t LANES = 16;          // number of 32-bit numbers in the widest vector
 const double MOST_INVERTED = 500;  // exp(−500) is far from underflow
 const double DENSE_SHARE = 0.3;    // a row that expects more candidates than this share of its keys visits all keys
@@ -20,12 +20,12 @@ struct Address {
     }
 };
 
-// Whether a uniform number u is below 1 − exp(−rate), which lies between rate − rate² / 2 and rate.
+// Returns whether a uniform number u is below 1 − exp(−rate), which lies between rate − rate² / 2 and rate.
 inline bool is_hit(double rate, double u) {
     return u < rate && (u < rate - rate * rate / 2 || u < -std::expm1(-rate));
 }
 
-// A set of keys, with one bit per key and one bit per 64 keys, which is set if the set contains any of these.
+// A set of keys, with one bit per key, and one bit per 64 keys that tells whether the set contains any of them.
 class Keys {
     std::vector<uint64_t> bits, used;
 
@@ -48,7 +48,7 @@ class Keys {
     }
 };
 
-// Draws a Poisson number by inversion, from as many uniform numbers as its mean requires, all of stream `half`.
+// Draws a Poisson number by inversion, from as many uniform numbers as its mean requires; `half` selects the words.
 inline int64_t poisson(double mean, const Address &address, int64_t half) {
     int64_t number = 0;
     for (int64_t block = 0; mean > 0; block++, mean -= MOST_INVERTED) {
@@ -61,7 +61,7 @@ inline int64_t poisson(double mean, const Address &address, int64_t half) {
     return number;
 }
 
-// Computes the uniform numbers of a row and its first n keys by vectors: each block of words serves four keys.
+// Computes the uniform numbers of a row's first n keys in vectors, four keys from each block of words.
 inline void fill_uniforms(const Address &address, int64_t n, std::vector<double> &out) {
     out.resize((n + 3) / 4 * 4);
     double *u = out.data();
@@ -108,14 +108,14 @@ class Points {
     const uint32_t *of(int64_t word) const { return words[word].data(); }
 };
 
-// The index of the first of n ascending ends above x, or of the last, without branches that depend on x.
+// Returns the index of the first of n ascending ends above x, or of the last; no branch depends on x.
 inline int64_t first_above(const double *ends, int64_t n, double x) {
     const double *low = ends;
     for (; n > 1; n -= n / 2) low += n / 2 * (low[n / 2 - 1] <= x);
     return low - ends;
 }
 
-// Draws the keys of rows start … stop and adds real keys at most `reach` positions away; NULL if out of memory.
+// Draws the keys of rows start … stop and adds real keys at most `reach` positions away; returns NULL if out of memory.
 template <class MakeDraw>
 int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t *degrees, MakeDraw make) try {
     auto model = make();

@@ -1,4 +1,4 @@
-// Drawing causal edges from memberships in parts, where each row may have edges to one key more than the row before.
+// Draws causal edges from memberships in parts, where each row may have edges to one key more than the row before.
 //
 // Data about earlier keys is stored per cluster and can outlive a call: a decoder adds the key of each new token, and
 // draws edges in time that does not depend on the number of keys.

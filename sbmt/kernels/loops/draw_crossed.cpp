@@ -1,4 +1,4 @@
-// Drawing edges from memberships in parts, under the Poisson link, for masks that are not causal.
+// Draws edges from memberships in parts, under the Poisson link, for masks that are not causal.
 //
 // For each point, a query chooses one of its pairs of parts, then a part of the keys in one partition, a part in the
 // other partition, and a key in both parts. `extra` is added to the rate of each pair of real tokens. Points of several
@@ -12,9 +12,9 @@ namespace {
 inline double scale_of(double total) { return total > 0 ? 2147483648.0 / total : 0; }
 inline uint32_t start_of(double before, double scale) { return before > 0 ? uint32_t(before * scale) + 1 : 0; }
 
-// Finds for each of n points the last entry that starts at or before its word, among the entries 0 … `last` of the
-// table at `start` in `below`, which are STRIDE apart. It halves the range of all points at once, so that a vector
-// searches many tables.
+// Finds, for each of n points, the last entry that starts at or before the point's word, among the entries 0 … `last`
+// of the table at `start` in `below`, which are STRIDE apart. The ranges of all points are halved at once, so that a
+// vector searches many tables.
 template <int STRIDE = 1>
 void search(const uint32_t *below, const int32_t *start, const int32_t *last, const uint32_t *words, int64_t n,
             int32_t *found) {
@@ -46,7 +46,7 @@ class CrossedDraw {
     const int64_t n_pairs, size;
     int64_t head = 0, n_keys = 0, first_key = 0, first_row = 0, end_row = 0, last_row = 0;
     std::vector<int64_t> reals;
-    struct Entry {  // of the table of a cluster's keys: side by side, since both are looked up at once
+    struct Entry {  // an entry of a cluster's table of keys; both fields are looked up at once, so they are adjacent
         uint32_t below;
         int32_t key;
     };
@@ -223,7 +223,7 @@ class CrossedDraw {
         for (int64_t j = 0; j < n_keys; j++)
             if (is_real[j]) reals.push_back(j);
         clusters.resize(n_keys * n_pairs);
-        entries.resize(n_keys * n_pairs + 1);  // so that an empty cluster has a place, too
+        entries.resize(n_keys * n_pairs + 1);  // so that an empty cluster has an entry too
         fill_key_tables();
         fill_part_tables();
     }

@@ -1,4 +1,4 @@
-// Drawing edges from dense memberships.
+// Draws edges from dense memberships.
 //
 // If all rows of a graph choose among the same keys, they use Walker's alias tables. In causal masks each row adds one
 // key, so running sums replace the tables, and a row uses a prefix of each.
@@ -6,20 +6,20 @@
 
 namespace {
 
-// Walker's alias method: a random position in entry k selects k if its fraction is below `keep`, otherwise `other`.
+// An entry of Walker's alias tables: a position in entry k selects k if its fraction is below `keep`, else `other`.
 struct Entry {
     uint32_t keep;  // in units of 2⁻³²
     int32_t other;
 };
 
-// `place` is a random word times the number of entries; its upper half is an entry, its lower half the fraction.
+// Chooses by `place`, a random word times the number of entries: the upper half is an entry, the lower half a fraction.
 inline int32_t choose(const Entry *tables, int32_t start, uint64_t place) {
     const int32_t k = place >> 32, other = tables[start + k].other;
     return uint32_t(place) < tables[start + k].keep ? k : other;
 }
 
-// Overwrites the weights, whose sum must not be 0; `todo` has capacity n. Source: Vose (1991), one large entry at a
-// time, which fills small entries until it is small itself and the next large entry fills it.
+// Fills a table from weights, which it overwrites and whose sum must not be 0; `todo` has capacity n. As in Vose's
+// method (1991), one large entry at a time fills small entries until it is small itself, and the next one fills it.
 void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t *todo) {
     int64_t n_small = 0, large = n;  // small entries are at the front of `todo`, large ones at the back
     const double scale = n / total;
@@ -50,8 +50,8 @@ void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t 
 }
 
 // Draws a row's keys at rates x = ⟨query_i, key_j⟩, with probability 1 − exp(−x) under the Poisson link and min(x, 1)
-// under the bilinear link. Under the latter, the process runs `boost` times as fast, so that it hits often enough, and
-// hits are thinned to the right probability (see sbmt.samplers.exact).
+// under the bilinear link. Under the bilinear link, rates are multiplied by `boost`, so that keys are hit often enough,
+// and hits are thinned to the right probability (see sbmt.samplers.exact).
 class ExactDraw {
     static constexpr int64_t ROWS = 8;
     const real *query, *keys, *first_key = nullptr;
@@ -73,7 +73,7 @@ class ExactDraw {
         : query(query), keys(keys), n_clusters(n_clusters), is_poisson(is_poisson), is_causal(is_causal),
           total(n_clusters), most(n_clusters), ends(n_clusters) {}
 
-    // Prepares for the rows of a graph, of which only the first n_used keys matter.
+    // Prepares to draw the rows of a graph, where only the first n_used keys matter.
     void enter(const Drawing &drawing, int64_t graph, int64_t n_used) {
         constexpr int64_t MOST = 8;  // columns at once, so that whole cache lines of keys are read
         n_keys = n_used;
@@ -148,7 +148,7 @@ class ExactDraw {
         }
     }
 
-    // The rates of some rows at once, so that keys are read once for all of them.
+    // Computes the rates of several rows at once, so that keys are read once for all of these rows.
     void fill_rates(int64_t at) {
         first_row = at;
         end_row = std::min(at + ROWS, last_row);

@@ -5,8 +5,8 @@
 // in sbmt.block_model.crossed.
 #include "crossed.h"
 
-// The two parts of largest logit, ⟨token, cluster⟩, of each partition, in ascending order, and by how much the logit of
-// each exceeds the other's. Logits of some tokens at a time are compared as soon as they are computed, by vectors.
+// Finds the two parts of each partition with the largest logits ⟨token, cluster⟩, in ascending order, and by how much
+// the logit of each exceeds the other's. Logits of several tokens are computed and compared at once, in vectors.
 void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters, const Choice *sizes, int16_t *part,
                   real *log_odds) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
@@ -56,7 +56,7 @@ void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters
     });
 }
 
-// For graphs start … stop; gradients of the clusters are apart for each graph.
+// Computes gradients for graphs start … stop; each graph has its own gradients of the clusters.
 void choose_parts_backward(const Ranges *ranges, const real *grad, const real *tokens, const real *clusters,
                            const Choice *sizes, const int16_t *part, const real *weight, real *grad_tokens,
                            real *grad_clusters) {
@@ -121,7 +121,7 @@ void edge_rate(const Ranges *ranges, const Crossed *model, const Mask *mask, rea
     });
 }
 
-// Ranges are of graphs; each graph has its own gradients of the blocks.
+// Computes gradients for ranges of graphs; each graph has its own gradients of the blocks.
 void edge_rate_backward(const Ranges *ranges, const Crossed *model, const Mask *mask, const real *grad,
                         real *grad_query, real *grad_blocks, real *grad_key) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {

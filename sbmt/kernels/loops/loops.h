@@ -4,7 +4,7 @@
 // head of each example, or one entry for each edge. A missing array is NULL. A graph is the mask of one head of one
 // example.
 
-typedef struct {  // of rows or graphs: range i runs from ends[i] to ends[i + 1] and belongs to one thread
+typedef struct {  // ranges of rows or graphs: range i runs from ends[i] to ends[i + 1] and belongs to one thread
     const int64_t *ends;
     int64_t number;
 } Ranges;
@@ -26,12 +26,13 @@ typedef struct {  // memberships of tokens in two parts of each partition, and t
     int64_t n_partitions, size;
 } Crossed;
 
-typedef struct {  // tokens of d numbers, which choose parts of each partition
+typedef struct {  // the sizes for choosing parts: tokens of d numbers, and partitions into `size` parts each
     int64_t n_tokens, n_heads, d, n_partitions, size;
 } Choice;
 
-// Between which tokens edges are drawn, from which stream, and how close ones are always joined. In causal masks no
-// query has an edge to a later key, where `offset` is the place of the first query; in all others it is −1.
+// Specifies the tokens between which edges are drawn, the random stream, and up to what distance tokens are always
+// joined. `offset` is the position of the first query in causal masks, where no query has an edge to a later key, and
+// −1 in all other masks.
 typedef struct {
     int64_t n_queries, n_keys, n_heads;
     const bool *query_mask, *key_mask;
@@ -48,16 +49,16 @@ void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query
 void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out);
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out);
 
-// Both functions draw edges. They write the number of edges of each row to `degrees`, and the keys of each range to
-// `keys`, or NULL if out of memory; `release` frees the keys.
+// The next two functions draw edges. They write the number of edges of each row to `degrees`, and the keys of each
+// range to `keys`, or NULL if out of memory; `release` frees the keys.
 void draw_exact(const Ranges *ranges, const real *query, const real *key, int64_t n_clusters, bool is_poisson,
                 const Drawing *drawing, int64_t *degrees, int64_t **keys);
 void draw_crossed(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, int64_t *degrees,
                   int64_t **keys);
 void release(int64_t *keys);
 
-// Draws causal edges in the same way. `kept`, which `remember` creates and `forget` frees, holds data about the keys of
-// earlier calls, which are not processed again; ranges must then be whole graphs. It is NULL if nothing is kept.
+// Draws causal edges in the same way. `kept`, which `remember` creates and `forget` frees, stores data about the keys
+// of earlier calls, so that they are not processed again; ranges must then be whole graphs. Otherwise it is NULL.
 void draw_causal(const Ranges *ranges, const Crossed *model, double extra, const Drawing *drawing, void *kept,
                  int64_t *degrees, int64_t **keys);
 void *remember(int64_t n_graphs, int64_t n_groups, int64_t size);

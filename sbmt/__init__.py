@@ -34,7 +34,7 @@ __all__ += ["sbm_attention", "sparsify", "straight_through_gate"]
 
 _ON_DEMAND = ("cost", "experiments", "testing")
 
-if not TYPE_CHECKING:  # or a type checker would accept any misspelt name
+if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
 
     def __getattr__(name: str) -> ModuleType | type:
         """Imports modules such as ``sbmt.testing`` on first use, so that ``import sbmt`` is fast."""

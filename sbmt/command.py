@@ -1,4 +1,4 @@
-"""Runs a command and prints one line instead of a traceback after a mistake, Ctrl-C or SIGTERM."""
+"""Runs a command and reports user errors, Ctrl-C and SIGTERM in one line instead of a traceback."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ TERMINATED = 143  # 128 plus the number of the signal, as shells report it
 
 
 def run_command(app: Callable[[], Any], name: str) -> None:
-    """Calls a Typer application; if it fails or is stopped, prints one line that begins with ``name``.
+    """Calls a Typer application and, if it fails or is stopped, prints one line that begins with ``name``.
 
     The exit code is 2 after a user error or a failure to read or write a file, 130 after Ctrl-C, and 143 after SIGTERM.
     Like Ctrl-C, SIGTERM unwinds the stack, so that no file is left half-written.
@@ -30,7 +30,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
     except BrokenPipeError:  # the program that reads our output, such as head, has ended
         _discard_output()
         sys.exit(0)
-    except OSError as error:  # includes a full disk to which stdout is redirected
+    except OSError as error:  # for example, stdout may be redirected to a full disk
         _discard_output()
         _end(name, f"cannot read or write {error.filename or 'the output'}: {error.strerror or error}", 2)
     except (MemoryError, RuntimeError) as error:
@@ -48,7 +48,7 @@ def run_command(app: Callable[[], Any], name: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out; torch's RuntimeError for this can be told only by its message."""
+    """Returns whether an error means out of memory; torch raises RuntimeErrors, which only their message identifies."""
     words = "can't allocate memory", "out of memory", "Storage size calculation overflowed"
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
@@ -59,7 +59,7 @@ def _end(name: str, words: object, code: int) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """Drops output that cannot be written, since Python would try again at exit and change the exit code."""
+    """Discards output that cannot be written; otherwise Python would try again at exit and change the exit code."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -5,9 +5,9 @@ Softmaxes, random draws, sorting and embedding look-ups do not count. The forwar
 gradients, on sequences without padding and with as many keys as queries; a fit by likelihood is counted, although it
 takes place only when gradients are enabled.
 
-**Letters.** b sequences, n tokens, h heads, d width of a head, m edges of all heads and sequences; k clusters, random
-features, mixtures or landmarks; for SBM attention g groups of clusters, s clusters of a group or parts of a partition;
-for Reformer r rounds of hashing with s chunks of c tokens, N = c·s; for Nyströmformer i steps of the pseudo-inverse.
+**Letters.** In formulas, b is the number of sequences, n of tokens, h of heads, m of edges in all heads and sequences,
+and k of clusters, random features, mixtures or landmarks; d is the width of a head. SBM attention has g groups and s
+parts per partition; Reformer r rounds with s chunks of c tokens, N = c·s; Nyströmformer's pseudo-inverse has i steps.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ from sbmt.layers import MultiHeadAttention, SBMAttention
 from sbmt.layers.registry import ATTENTIONS, RESERVED
 
 Steps = dict[str, str]
-"""The steps of a module by name, each with a formula for its number of operations."""
+"""The steps of a module by name, each with the formula for its number of operations."""
 
 
 class OperationRow(NamedTuple):
-    """A step of the module at a path, with its formula and value; ``is_attention`` is False for projections."""
+    """One step of a module, with its formula and number of operations; ``is_attention`` is False for projections."""
 
     module: str
     part: str
@@ -83,7 +83,7 @@ NAMES = {ATTENTIONS[name]: name for name in RESERVED}
 
 
 def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
-    """Returns the steps of an attention layer, and the sizes of the letters in their formulas other than b, n and m."""
+    """Returns the steps of an attention layer and the values of the letters in their formulas, except b, n and m."""
     name = NAMES[type(layer)]
     sizes = {letter: getattr(layer, size) for size, letter in LETTERS.items() if hasattr(layer, size)}
     steps = FORMULAS.get(name, {})
@@ -105,7 +105,7 @@ def _steps_of_attention(layer: Any, n: int) -> tuple[Steps, dict[str, int]]:
 
 
 def _sbm_steps(layer: SBMAttention, per: str) -> Steps:
-    """Returns the steps of inferring and drawing a mask, without repeated draws; ``per`` counts the memberships."""
+    """Returns the steps of inferring and drawing a mask, without repeated draws, for ``per`` sets of memberships."""
     rates, pairs = {"sampling: rates T = Q̂ S": "2·b·h·n·k²"}, {"sampling: every pair": "2·b·h·n²·k"}
     samplers: dict[str, Steps] = {"exact": rates, "fastrg": {}, "bernoulli": rates | pairs}
     steps = {
@@ -162,7 +162,7 @@ def _is_known(module: nn.Module) -> bool:
 
 
 def uncounted(model: nn.Module) -> dict[str, str]:
-    """Returns the attention layers of a model whose cost is unknown, by path."""
+    """Returns the class names of a model's attention layers whose cost is unknown, by path."""
     inside = {path: module for path, module in model.named_modules() if path.endswith("attention")}
     return {path: type(module).__name__ for path, module in inside.items() if not _is_known(module)}
 

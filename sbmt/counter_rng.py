@@ -1,8 +1,8 @@
-"""Counter-based random numbers: every draw has an address, so no draw depends on another.
+"""Counter-based random numbers, where every draw has an address and so does not depend on other draws.
 
 A draw's address is (seed, example, head, row, purpose, index). The generator is Philox4x32-10, a keyed bijection of
-128-bit counters: the seed is the key, and the rest of the address is the counter. Draws therefore depend neither on
-their order nor on the split into batches, the device or the number of threads.
+128-bit counters: the seed is the key, and the rest of the address is the counter. Draws therefore do not depend on
+their order, the split into batches, the device or the number of threads.
 
 The paper names no generator. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -39,9 +39,9 @@ class Purpose(IntEnum):
 
 
 def draw_seed(generator: torch.Generator | None = None, to: torch.device | None = None) -> Any:
-    """Draws one int64 from ``generator``, by default torch's CPU generator; other types raise SbmtError.
+    """Draws one int64 from ``generator``, by default torch's CPU generator; raises SbmtError for other types.
 
-    Returns an int, or a tensor on the device ``to`` if that is given, without synchronising with it.
+    Returns an int or, if a device ``to`` is passed, a tensor on that device, without synchronising with it.
     """
     if generator is not None:
         if not isinstance(generator, torch.Generator):
@@ -55,7 +55,7 @@ def draw_seed(generator: torch.Generator | None = None, to: torch.device | None 
 
 _tracker = ModuleTracker()  # tells whether a backward pass is running
 _MOST_USED = 64
-_used: dict[int, torch.Generator] = {}  # those last used in forward passes, by id (torch 2.11 has no weak references)
+_used: dict[int, torch.Generator] = {}  # last used in forward passes, by id (torch 2.11 has no weak references to them)
 
 
 @not_compiled
@@ -74,8 +74,8 @@ def _check_not_recomputing(generator: torch.Generator) -> None:
     elif id(generator) in _used:
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
-            rule = "activation checkpointing cannot repeat numbers unless the function creates the generator"
-            raise SbmtError(f"{rule}: create it inside the checkpointed function, or use torch.manual_seed")
+            rule = "activation checkpointing cannot repeat random numbers unless the function creates the generator"
+            raise SbmtError(f"{rule}: create one inside the checkpointed function, or use torch.manual_seed")
         _used.pop(id(generator), None)
 
 
@@ -86,10 +86,10 @@ _first_example: ContextVar[int] = ContextVar("first_example", default=0)
 def examples_from(first_example: int) -> Iterator[None]:
     """Numbers the examples of every batch starting from ``first_example`` inside the ``with`` block.
 
-    A process that holds examples 4…7 of a batch of eight then makes the same draws for them as a single process would.
+    For example, a process with examples 4…7 of a batch of eight then makes the same draws as a single process would.
     """
     if not isinstance(first_example, int) or first_example < 0:
-        raise SbmtError(f"first_example must be an integer of at least 0, got {first_example}")
+        raise SbmtError(f"first_example must be a non-negative integer, got {first_example}")
     token = _first_example.set(first_example)
     try:
         yield
@@ -98,7 +98,7 @@ def examples_from(first_example: int) -> Iterator[None]:
 
 
 def number_examples(first_example: int, n_examples: int) -> int:
-    """Adds the start that :func:`examples_from` sets to ``first_example``; raises SbmtError beyond 32 bits."""
+    """Returns ``first_example`` plus the start that :func:`examples_from` sets; raises SbmtError beyond 32 bits."""
     if not isinstance(first_example, int) or not 0 <= first_example + _first_example.get() <= WORD - n_examples:
         raise SbmtError(f"first_example must be an integer in [0, 2³² - {n_examples}], got {first_example}")
     return first_example + _first_example.get()
@@ -120,8 +120,8 @@ def philox(seed: int, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
 def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, block: Tensor) -> Tensor:
     """Returns four random words per address, ``(*broadcast, 4)`` int64 in [0, 2³²), for int64 tensors that broadcast.
 
-    ``example`` is numbered within the whole batch, ``row`` is a query's number, and ``block`` is a position in the
-    stream in units of four words, all below 2³²; ``head`` is below 2²⁸. Cost: about 120 operations per address.
+    ``example`` is a number within the whole batch, ``row`` is the number of a query, and ``block`` is a position in the
+    stream in units of four words. All are below 2³², and ``head`` is below 2²⁸. Cost: about 120 operations per address.
     """
     shape = torch.broadcast_shapes(example.shape, head.shape, row.shape, block.shape)
     head = head + (int(purpose) * MAX_HEADS)
@@ -134,14 +134,14 @@ def random_blocks(seed: int, purpose: Purpose, example: Tensor, head: Tensor, ro
 
 
 def cell_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, n_keys: int) -> Tensor:
-    """Returns the random words of all keys of the rows, ``(n_rows, n_keys)``: key j gets word j % 4 of block j // 4."""
+    """Returns one random word per row and key, ``(n_rows, n_keys)``, where key j gets word j % 4 of block j // 4."""
     blocks = torch.arange(-(-n_keys // 4), device=row.device)
     words = random_blocks(seed, purpose, example[:, None], head[:, None], row[:, None], blocks)  # rows n/4 4
     return words.flatten(1)[:, :n_keys]
 
 
 def edge_words(seed: int, purpose: Purpose, example: Tensor, head: Tensor, row: Tensor, key: Tensor) -> Tensor:
-    """Returns the words of :func:`cell_words` at single cells, ``(n_edges,)``, like the tensors in its arguments."""
+    """Returns the words of :func:`cell_words` at individual cells; its arguments and result are ``(n_edges,)``."""
     words = random_blocks(seed, purpose, example, head, row, key // 4)
     return words.gather(1, (key % 4)[:, None]).squeeze(1)
 

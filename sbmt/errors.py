@@ -13,12 +13,12 @@ def printable(text: object) -> str:
 
 
 class SbmtError(ValueError):
-    """An error whose one-line message says which value is wrong, in what way, and what to do about it.
+    """An error whose one-line message says what was expected, what was passed instead, and how to fix it.
 
     Args:
         expected: A description of the expected value, or the whole message if there are no other arguments.
         got: The value that was passed.
-        do: The advice to the caller.
+        do: Advice on how to fix the error.
 
     Example:
         >>> print(SbmtError("n_clusters >= 1", 0, "ask for at least one cluster"))
@@ -33,18 +33,18 @@ class SbmtError(ValueError):
 
 
 def is_integer(x: object) -> bool:
-    """Whether this is a Python or NumPy integer other than a bool."""
+    """Returns whether ``x`` is a Python or NumPy integer but not a bool."""
     return isinstance(x, Integral) and not isinstance(x, bool)
 
 
 def is_number(x: object) -> bool:
-    """Whether this is a real number from Python or NumPy other than a bool."""
+    """Returns whether ``x`` is a real number from Python or NumPy but not a bool."""
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
 def describe(x: object) -> object:
-    """Describes an argument for an error message: a number, a tensor's dtype and shape, or else the type and value."""
-    if is_number(x):
+    """Describes an argument in an error message: tensors by dtype and shape, most other objects by type and value."""
+    if x is None or is_number(x):
         return x
     if hasattr(x, "dtype") and hasattr(x, "shape"):
         return f"{x.dtype} {tuple(x.shape)}"
@@ -52,9 +52,9 @@ def describe(x: object) -> object:
 
 
 def choose(kind: str, name: str, table: Mapping[str, Value]) -> Value:
-    """Returns ``table[name]``; an unknown name raises SbmtError, which lists the valid names."""
+    """Returns ``table[name]``, or raises an SbmtError that lists the valid names if the name is unknown."""
     if not isinstance(name, str) or name not in table:
-        raise SbmtError(f"{kind} to be one of {', '.join(map(repr, table))}", repr(name), "choose one of these")
+        raise SbmtError(f"{kind} to be one of {', '.join(map(repr, table))}", repr(name), "choose one of these names")
     return table[name]
 
 
@@ -66,13 +66,13 @@ def check_choice(kind: str, name: str, choices: Any) -> None:
 def check_seed(seed: int) -> None:
     """Raises SbmtError unless the seed is an integer in [0, 2⁶³)."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 63:
-        raise SbmtError("a seed in [0, 2⁶³)", seed, "give a non-negative integer")
+        raise SbmtError("a seed in [0, 2⁶³)", seed, "choose a non-negative integer below 2⁶³")
 
 
 def check_sizes(**sizes: int) -> None:
     """Raises SbmtError unless every size is an integer in [1, 2³¹)."""
     for name, size in sizes.items():
         if not is_integer(size) or size < 1:
-            raise SbmtError(f"{name} ≥ 1", describe(size), "give a positive integer")
+            raise SbmtError(f"{name} ≥ 1", describe(size), "pass a positive integer")
         if size >= 1 << 31:
-            raise SbmtError(f"{name} < 2³¹", f"a number of {int(size).bit_length()} bits", "give a smaller number")
+            raise SbmtError(f"{name} < 2³¹", f"a number of {int(size).bit_length()} bits", "pass a smaller number")

@@ -1,4 +1,4 @@
-"""Handles Ctrl-C while a command imports torch, which takes seconds; so this module must be imported first."""
+"""Handles Ctrl-C while a command imports torch, which takes seconds. This module must therefore be imported first."""
 
 import os
 import signal
@@ -16,5 +16,5 @@ def leave_at_once(*_: object) -> None:
 _program = os.path.splitext(os.path.basename("".join(sys.argv[:1])))[0]
 if _program == "sbmt" or sys.orig_argv[1:3] in (["-m", "sbmt"], ["-m", "theory"]):
     os.environ["MPLBACKEND"] = "agg"  # commands open no windows; an unknown backend here would make them fail
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # but not if a background job ignores it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless it is ignored, as in background jobs
         signal.signal(signal.SIGINT, leave_at_once)

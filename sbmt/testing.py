@@ -1,4 +1,4 @@
-"""Checks for any attention layer with the library's interface, ours or yours."""
+"""Checks for attention layers with the library's interface, including your own."""
 
 import copy
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sbmt.attention.inputs import Heads
 from sbmt.errors import SbmtError, check_sizes
 
-STANDARD_ERRORS = 6.0  # allowed difference of two means, with one false alarm in 5e8 numbers
+STANDARD_ERRORS = 6.0  # allowed difference of two means, with one false alarm in 5e8 comparisons
 
 
 Reading = tuple[Heads, Callable[[Any], Tensor]]  # the inputs of an attention layer, and a function of its output
@@ -29,7 +29,7 @@ class Subject:
     n_draws: int
 
     def tokens(self, *n_real: int, dtype: torch.dtype = torch.float32) -> Heads:
-        """Returns normally distributed examples with these numbers of real tokens, the same in every call."""
+        """Returns normally distributed examples with the given numbers of real tokens, the same in every call."""
         where = next((tensor.device for tensor in self.module.state_dict().values()), torch.device("cpu"))
         shape = (3, len(n_real), self.n_heads, self.n_tokens, self.d_head)
         tensors = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(where, dtype)
@@ -46,7 +46,7 @@ class Subject:
         return tokens.attend(self.module, generator=generator, return_edges=return_edges)
 
     def is_random(self) -> bool:
-        """Whether the values depend on the seed."""
+        """Returns whether the values depend on the seed."""
         first, *others = (self.attend(self.padded(), seed).values for seed in range(8))
         return not all(_is_close(first, other, 1e-6) for other in others)
 
@@ -85,7 +85,7 @@ def _numbers(out: Any, example: slice = slice(None), n: int | None = None) -> Te
 
 
 def check_outputs(subject: Subject) -> None:
-    """Checks that outputs have the right shapes and the queries' dtype and device."""
+    """Checks that outputs have the right shapes and device, and that values have the dtype of the inputs."""
     for dtype in (torch.float32, torch.float64):
         subject.module.to(dtype)
         query, *_ = tokens = subject.padded(dtype)
@@ -125,7 +125,7 @@ def check_edges(subject: Subject) -> None:
         value[:, :, j] += 10.0
         changed, others = subject.attend(tokens._replace(value=value)).values, ~dense[..., j]
         is_unread = _is_close(changed[others], out.values[others])
-        _expect(is_unread, f"edges must include every key that a query reads, but a query reads key {j} without one")
+        _expect(is_unread, f"edges must lead to every key that a query reads, but a query reads key {j} without one")
 
 
 def check_padding(subject: Subject) -> None:
@@ -149,15 +149,15 @@ def check_padding(subject: Subject) -> None:
 
 
 def check_company(subject: Subject) -> None:
-    """Checks that an example has the same output in a padded batch as on its own without padding."""
+    """Checks that an example has the same output in a padded batch as alone without padding."""
     n, tokens = subject.n_tokens - 2, subject.padded()
     alone = Heads(*(x[1:2, :, :n] for x in tokens[:3]), *(mask[1:2, :n] for mask in tokens[3:]))
-    rule = "outputs must be equal in a padded batch and alone: no sum, mean or maximum may run over the batch"
+    rule = "an example must have equal outputs in a padded batch and alone: take no sum, mean or maximum over the batch"
     subject.expect_same(rule, (alone, _numbers), (tokens, lambda out: _numbers(out, slice(1, 2), n)))
 
 
 def check_finite(subject: Subject) -> None:
-    """Checks that outputs and gradients are finite, in training too, for empty rows, only padding and single tokens."""
+    """Checks that outputs and gradients are finite, even in training, for empty rows, all padding and single tokens."""
     n = subject.n_tokens
     single = replace(subject, n_tokens=1).tokens(1, 1)
     for tokens in (subject.tokens(n, n, n), subject.padded(), subject.tokens(n, 0, 0), subject.tokens(0, 0), single):
@@ -209,7 +209,7 @@ def check_generator(subject: Subject) -> None:
     is_repeated = _is_close(free[0], free[-1], 1e-5)
     _expect(is_repeated, "torch.manual_seed must reproduce the values: without a generator, draw from torch's")
     is_free = not all(_is_close(free[0], other, 1e-6) for other in free)
-    _expect(is_free == subject.is_random(), "values must be as random with a generator as without one")
+    _expect(is_free == subject.is_random(), "values must be random both with and without a generator, or never")
 
 
 _ALL = [check_outputs, check_density, check_edges, check_padding, check_company]
@@ -231,7 +231,7 @@ def check_attention(
         n_heads: Number of heads of the inputs; None means the module's ``n_heads``.
         d_head: Width of each head; None means the module's ``d_head``.
         n_tokens: Length of the inputs, at least 3.
-        n_draws: Number of calls per mean if outputs are random, at least 2.
+        n_draws: Number of calls over which random outputs are averaged, at least 2.
 
     Raises SbmtError if a check fails; the error lists all failed checks and says what is wrong.
 

@@ -1,4 +1,4 @@
-"""The output of all attention layers, dtypes for computations, and checks for compilers and transforms."""
+"""The output type of attention layers, dtypes for computations, and checks for compilers and transforms."""
 
 import sys
 from collections.abc import Callable
@@ -25,16 +25,16 @@ class _Output(NamedTuple):
 
 
 class AttentionOutput(_Output):
-    """The output of an attention layer: values, densities and an auxiliary loss, as a tuple for PyTorch's hooks.
+    """The output of an attention layer, a named tuple so that PyTorch's hooks can process it.
 
     Attributes:
-        values: ``(batch, heads, n_queries, d)``; padded queries and queries without a key are zero.
+        values: ``(batch, heads, n_queries, d)``; zero for padded queries and for queries without a key.
         density: ``(batch, heads)``, the share of real query-key pairs that are edges, in [0, 1].
             Its gradient with respect to the block model is straight-through (see :mod:`sbmt.block_model.fit`).
         expected_density: ``(batch, heads)``, the mean edge probability over real pairs without exploration, either in
             closed form or as an unbiased estimate from the drawn edges; equals ``density`` if nothing is drawn.
-        edges: The :class:`~sbmt.graph.edges.EdgeList` that was used, if it was requested.
-        auxiliary_loss: A scalar to be added to the loss of the task, for block models that learn by likelihood
+        edges: The :class:`~sbmt.graph.edges.EdgeList` along which the layer attended; None unless it was requested.
+        auxiliary_loss: A scalar to add to the task loss if the block model learns by likelihood
             (:mod:`sbmt.block_model.fit`); 0 for all other layers and when gradients are disabled.
     """
 
@@ -46,42 +46,42 @@ class AttentionOutput(_Output):
         edges: Any = None,
         auxiliary_loss: Float[Tensor, ""] | None = None,
     ) -> "AttentionOutput":
-        """Creates an output whose auxiliary loss is 0 if none is given."""
+        """Creates an output, with an auxiliary loss of 0 unless one is passed."""
         loss = values.new_zeros((), dtype=torch.float32) if auxiliary_loss is None else auxiliary_loss
         return super().__new__(cls, values, density, expected_density, edges, loss)
 
 
 def accumulator(value: Tensor) -> torch.dtype:
-    """Returns the dtype in which to sum: float64 for float64, otherwise float32."""
+    """Returns the dtype in which to sum the entries of a tensor, float64 for float64 and float32 otherwise."""
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[Any]:
-    """Returns a context without autocast, since probabilities need float32 or float64."""
+    """Returns a context manager that disables autocast, since probabilities require float32 or float64."""
     device = like.device.type
     is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # never on the meta device
     return torch.autocast(device, enabled=False) if is_on else nullcontext()
 
 
 def is_fake(x: Tensor) -> bool:
-    """Whether a tensor has a shape but no data: on ``torch.device("meta")`` or in ``FakeTensorMode``."""
+    """Returns whether a tensor has a shape but no data, as on ``torch.device("meta")`` or in ``FakeTensorMode``."""
     return x.is_meta or type(x).__name__ == "FakeTensor"
 
 
 def has_kernels_for(x: Tensor) -> bool:
-    """Whether :mod:`sbmt.kernels.gpu` can process a tensor: it must be float32 and on a GPU, with Triton installed."""
+    """Returns whether :mod:`sbmt.kernels.gpu` can process ``x``, which requires float32, a GPU and Triton."""
     return x.is_cuda and x.dtype == torch.float32 and not is_fake(x) and find_spec("triton") is not None
 
 
 def is_traced(x: Tensor) -> bool:
-    """Whether a compiler or exporter is tracing the operations on ``x``, so that its data cannot be read."""
+    """Returns whether a compiler or exporter is tracing the operations on ``x``, so that its data cannot be read."""
     return torch.compiler.is_compiling() or is_fake(x)
 
 
 def shapes_alone(module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> AttentionOutput | None:
-    """Returns the output, without edges, for an empty batch or tensors without data; None if a mask can be drawn.
+    """Returns an output without edges for an empty batch or tensors without data, or None if a mask can be drawn.
 
-    Gradients for an empty batch are zeros. Raises SbmtError inside ``torch.export``, which would fix the seed.
+    Gradients for an empty batch are zero. Raises SbmtError inside ``torch.export``, which would store a fixed seed.
     """
     if torch.compiler.is_exporting():
         raise SbmtError("torch.export would store a fixed mask: export the rest of the model, or use torch.compile")
@@ -98,7 +98,7 @@ def check_no_proxies(**tensors: Any) -> None:
     for name, x in tensors.items():
         if isinstance(x, torch.fx.Proxy):
             do = "use torch.compile to get a graph, since symbolic_trace cannot trace masks"
-            raise SbmtError(f"{name} to be a tensor", "a proxy of torch.fx.symbolic_trace", do)
+            raise SbmtError(f"{name} to be a tensor", "a torch.fx.Proxy from symbolic_trace", do)
 
 
 def check_floating(**tensors: Any) -> None:
@@ -118,13 +118,13 @@ def check_untransformed(*tensors: Any) -> None:
             if isinstance(t, Tensor):
                 t.untyped_storage()
     except NotImplementedError as error:
-        got = "a tensor without memory, such as a wrapper of vmap or grad"
+        got = "a tensor without storage, as inside torch.func.vmap or torch.func.grad"
         do = "use a batch dimension instead of vmap, and torch.autograd.grad or backward() instead of torch.func.grad"
-        raise SbmtError("dense tensors outside torch.func", got, do) from error
+        raise SbmtError("tensors with storage", got, do) from error
 
 
 def not_compiled(function: Function) -> Function:
-    """Does what ``torch.compiler.disable`` does, without importing the compiler, which takes as long as torch."""
+    """Excludes a function from compilation like ``torch.compiler.disable``, without the slow import of the compiler."""
     disabled = cache(lambda: torch.compiler.disable(function))
 
     @wraps(function)

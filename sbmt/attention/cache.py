@@ -41,11 +41,11 @@ class Cache:
 
 
 def check_decoding(module: Any, *masks: Tensor | None) -> None:
-    """Raises SbmtError unless a layer may use a cache: it must be causal, in eval mode and without padding."""
+    """Raises SbmtError unless a layer may use a cache: it must be causal and in eval mode, without padding masks."""
     if not getattr(module, "causal", False):
-        raise SbmtError(f"a cache needs causal attention: build {type(module).__name__} with causal=True")
+        raise SbmtError(f"a cache requires causal attention: build {type(module).__name__} with causal=True")
     if module.training or torch.is_grad_enabled():
         got = "training mode" if module.training else "enabled gradients"
-        raise SbmtError("eval mode and torch.no_grad() with a cache", got, "use both, or omit the cache")
+        raise SbmtError("eval mode and torch.no_grad() with a cache", got, "use both, or decode without a cache")
     if any(mask is not None for mask in masks):
         raise SbmtError("a cache does not support padding masks: decode sequences of equal length together")

@@ -1,4 +1,4 @@
-"""Masked attention over all pairs: the simplest backend, with which the tests compare all others."""
+"""Masked attention over all pairs, the simplest backend; the tests compare all other backends with it."""
 
 import torch
 from torch import Tensor
@@ -36,4 +36,4 @@ def attend_dense(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, ter
     per_edge = weights.flatten()[edges.cells()].to(accumulator(value)) if terms.return_weights else None
     if terms.weight_scale is not None:
         weights = weights * spread(terms.weight_scale, 0.0)
-    return (weights.to(value.dtype) @ value).to(value.dtype), per_edge  # autocast may change its type
+    return (weights.to(value.dtype) @ value).to(value.dtype), per_edge  # autocast may change the dtype

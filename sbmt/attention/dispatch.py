@@ -23,7 +23,8 @@ from sbmt.types import accumulator, check_floating, check_untransformed
 def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Computes :func:`edge_attention` by compiled loops over CSR rows, which recompute scores in the backward pass.
 
-    It converts 16-bit inputs to float32, without second derivatives. Cost: O(edges · d) time, O(edges + n · d) memory.
+    The loops convert 16-bit inputs to float32 and do not support second derivatives.
+    Cost: O(edges · d) time, O(edges + n · d) memory.
     """
     if query.device.type != "cpu":
         raise SbmtError('tensors on the CPU for backend="cpu"', f"a query on {query.device}", 'use backend="auto"')
@@ -37,7 +38,7 @@ def attend_by_rows(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, t
 
 BACKENDS = {"dense": attend_dense, "pyg": attend_by_messages, "cpu": attend_by_rows, "gpu": attend_in_slots}
 DENSE_ABOVE = 1 / 16
-"""The density above which visiting every pair is faster, on GPUs and wherever loops cannot be compiled."""
+"""The density above which it is faster to visit every pair, on GPUs and where loops cannot be compiled."""
 DENSE_CELLS = 1 << 28
 """The largest number of pairs, over all examples and heads, for which a dense mask is formed."""
 
@@ -97,11 +98,11 @@ def edge_attention(
             bias of $-\ln p$ makes numerator and denominator unbiased estimates of those of full attention.
         sink: $b$, ``(heads,)``, a logit that takes part in every row's softmax but has no value, so that a
             query may attend to nothing. −∞ switches it off.
-        backend: A name from :func:`available_backends`, or ``"auto"``, which picks by density and size. Backends
+        backend: A name from :func:`available_backends`, or ``"auto"``, which chooses one by density and size. Backends
             differ only in speed.
-        dropout: Probability in [0, 1) that an edge's weight is dropped; the rest are scaled up to preserve the mean.
+        dropout: Probability in [0, 1) of dropping a weight; remaining weights are scaled up to preserve the mean.
         generator: Source of the seed for dropout, an int64, which is drawn only if ``dropout > 0``.
-        return_weights: Whether to return the weights $a$ before dropout as well.
+        return_weights: Whether to also return the weights $a$ before dropout.
 
     Returns:
         ``(batch, heads, n_queries, d_value)`` in the dtype of ``value``; with ``return_weights``, a pair of this tensor
@@ -151,7 +152,7 @@ def attend_along(
 
 
 def pick_backend(edges: EdgeList) -> str:
-    """Picks the backend for ``"auto"``, ignoring density if masks are causal: later tokens must not change rounding."""
+    """Picks the backend for ``"auto"``, but not by density for causal masks: later tokens must not change rounding."""
     if can_run_on(edges.keys.device):
         return "cpu"
     if edges.n_edges >= DENSE_ABOVE * edges.cell_count and edges.cell_count <= DENSE_CELLS and not edges.causal:
@@ -160,7 +161,7 @@ def pick_backend(edges: EdgeList) -> str:
 
 
 def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int, dtype: torch.dtype) -> Tensor:
-    """Draws each edge's factor, 0 or 1 / (1 − ``dropout``), which depends on its cell but not on the mask or device."""
+    """Draws a factor of 0 or 1 / (1 − ``dropout``) per edge, which depends on the cell, not on the mask or device."""
     _, heads, n_queries, _ = edges.shape
     if can_run_on(edges.keys.device):
         uniform = cell_uniforms(edges.row_ptr, edges.keys, seed, first_example, n_queries, heads)
@@ -173,7 +174,7 @@ def dropout_scale(edges: EdgeList, dropout: float, seed: int, first_example: int
 
 
 def check_backend(backend: str, device: torch.device | None = None) -> None:
-    """Raises SbmtError unless the backend is "auto" or available on the device (on any device, if that is None)."""
+    """Raises SbmtError unless the backend is "auto" or available on the device (any device if it is None)."""
     if backend == "auto":
         return
     names = available_backends("cpu" if device is None else device)
@@ -191,7 +192,7 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
             raise SbmtError(f"{name} of shape (batch, heads, n, d), where only batch may be 0", tuple(tensor.shape), do)
     if not query.device == key.device == value.device:
         devices = f"{query.device}, {key.device} and {value.device}"
-        raise SbmtError("query, key and value on one device", devices, "move them with .to(…)")
+        raise SbmtError("query, key and value on the same device", devices, "move them with .to(…)")
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.shape[:2] == key.shape[:2] == value.shape[:2]:
         raise SbmtError("equal batch sizes and head counts", shapes, "expand shared tensors")
@@ -204,4 +205,4 @@ def check_attention_inputs(query: Tensor, key: Tensor, value: Tensor, window: in
 def check_dropout(dropout: float) -> None:
     """Raises SbmtError unless 0 ≤ dropout < 1."""
     if not is_number(dropout) or not 0 <= dropout < 1:
-        raise SbmtError("dropout in [0, 1)", describe(dropout), "0 switches it off")
+        raise SbmtError("dropout in [0, 1)", describe(dropout), "use 0 for no dropout")

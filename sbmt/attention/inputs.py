@@ -13,11 +13,11 @@ GateRule = Literal["score", "weight"]
 under ``"score"`` (equation 9), and to gate · exp(s) under ``"weight"`` (the released code)."""
 
 Attended = tuple[Tensor, Tensor | None]
-"""The queries' values, and the edges' weights after the softmax if they were requested."""
+"""The values for all queries and, if requested, the weights of all edges after the softmax."""
 
 
 class Heads(NamedTuple):
-    """The inputs of an attention layer: query, key, value ``(batch, heads, n, d)``, masks ``(batch, n)`` or None."""
+    """The inputs of an attention layer: tensors ``(batch, heads, n, d)``, and masks ``(batch, n)`` or None."""
 
     query: Tensor
     key: Tensor
@@ -31,7 +31,7 @@ class Heads(NamedTuple):
 
 
 class EdgeTerms(NamedTuple):
-    """The terms in the equations of :func:`sbmt.edge_attention` other than tokens and edges."""
+    """The optional terms in the equations of :func:`sbmt.edge_attention`, in addition to tokens and edges."""
 
     gate: Tensor | None = None  # (n_edges,), positive; None means ones
     gate_rule: GateRule = "score"
@@ -47,7 +47,7 @@ def check_numbers(name: str, numbers: Tensor | None, n: int, device: torch.devic
         return
     if not isinstance(numbers, Tensor) or numbers.shape != (n,) or not numbers.is_floating_point():
         owner = "head or target" if name == "sink" else "edge"
-        raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), f"give one number per {owner}")
+        raise SbmtError(f"a floating-point {name} of shape ({n},)", describe(numbers), f"pass one number per {owner}")
     if numbers.device != device:
         raise SbmtError(f"{name} on {device}, like the query", numbers.device, "move it with .to(…)")
 
@@ -59,8 +59,8 @@ def check_terms(terms: EdgeTerms, n_edges: int, n_sinks: int, device: torch.devi
         check_numbers(name, numbers, n_edges, device)
     check_numbers("sink", sink, n_sinks, device)
     if gate is not None and not bool((gate > 0).all()):
-        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "omit that edge")
+        raise SbmtError("a positive gate", f"a minimum of {float(gate.detach().min())}", "omit such edges")
     if bias is not None and not bool(bias.isfinite().all()):
         raise SbmtError("a finite bias", "NaN or infinity", "omit an edge instead of giving it a bias of −∞")
     if sink is not None and not bool((sink < math.inf).all()):
-        raise SbmtError("sinks that are finite or −∞", sink.detach().tolist(), "use −∞ to switch a head's sink off")
+        raise SbmtError("sinks that are finite or −∞", sink.detach().tolist(), "use −∞ for a head without a sink")

@@ -60,7 +60,7 @@ class EdgeAttention(MessagePassing):
     ) -> Float[Tensor, "n_targets d_value"] | tuple[Float[Tensor, "n_targets d_value"], Float[Tensor, " n_edges"]]:
         """Returns the output of each target and, with ``return_weights``, the edges' weights after the softmax.
 
-        ``weight_scale`` multiplies the weights after the softmax, as dropout does; the class describes other terms.
+        ``weight_scale`` multiplies the weights after the softmax, as dropout does; for the other terms, see the class.
         """
         given: Any = (query, 1), (key, 0), (value, 0)
         queries, keys, values = (x[side] if isinstance(x, tuple) else x for x, side in given)
@@ -73,7 +73,7 @@ class EdgeAttention(MessagePassing):
     def pass_messages(
         self, query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
-        """Does what :meth:`forward` does, without its checks; always returns the weights too."""
+        """Computes :meth:`forward` without its checks, and always returns the weights as well."""
         size = key.shape[0], query.shape[0]
         given = {"query": (None, query), "key": (key, None), "gate": terms.gate, "bias": terms.bias, "sink": terms.sink}
         weights: Tensor = self.edge_updater(edge_index, size=size, **given)
@@ -109,11 +109,11 @@ class EdgeAttention(MessagePassing):
 
 
 def check_graph(query: Tensor, key: Tensor, value: Tensor, edge_index: Tensor) -> None:
-    """Raises SbmtError unless these are the nodes and edges of a bipartite graph."""
+    """Raises SbmtError unless the tensors describe the nodes and edges of a bipartite graph."""
     check_floating(query=query, key=key, value=value)
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 2:
-        raise SbmtError("query, key and value of shape (nodes, width)", shapes, "give one row per node")
+        raise SbmtError("query, key and value of shape (nodes, width)", shapes, "use one row per node")
     if query.shape[1] != key.shape[1] or key.shape[0] != value.shape[0]:
         raise SbmtError("queries and keys of equal width and one value per key", shapes, "check the projections")
     do = "put sources in row 0 and targets in row 1"

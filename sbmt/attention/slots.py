@@ -11,7 +11,7 @@ MOST_PADDING = 8  # slots per edge; with more slots, message passing takes less 
 
 
 def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
-    """Attends by message passing; imports PyTorch Geometric on demand, which takes longer than importing torch."""
+    """Attends by message passing; imports PyTorch Geometric only here, since that takes longer than importing torch."""
     from sbmt.attention import message_passing
 
     return message_passing.attend_by_messages(query, key, value, edges, terms)
@@ -20,7 +20,7 @@ def attend_by_messages(query: Tensor, key: Tensor, value: Tensor, edges: EdgeLis
 def attend_in_slots(query: Tensor, key: Tensor, value: Tensor, edges: EdgeList, terms: EdgeTerms) -> Attended:
     """Computes :func:`sbmt.edge_attention` by a masked softmax over the slots of each row.
 
-    Cost: O(n · c · d) time and memory, where c is the number of edges of the longest row, and one synchronisation.
+    Cost: O(n · c · d) time and memory for c edges in the longest row, and one device synchronisation.
     """
     degrees = edges.degrees()
     n_slots = max(1, int(degrees.max()))

@@ -1,4 +1,4 @@
-"""Code that the baselines share: input checks, padding, dtypes and the output."""
+"""Code shared by the baselines: input checks, padding, dtypes and the output."""
 
 from contextlib import nullcontext
 from functools import reduce
@@ -17,7 +17,7 @@ from sbmt.types import AttentionOutput, full_precision, shapes_alone
 
 
 class Inputs(NamedTuple):
-    """The checked arguments of a forward pass: tensors of one dtype, zero at padding; masks ``(batch, n)`` or None."""
+    """The checked arguments of a forward pass; tensors have the same dtype and are zero at padding."""
 
     query: Tensor
     key: Tensor
@@ -30,10 +30,10 @@ class Inputs(NamedTuple):
 
 
 class Baseline(nn.Module):
-    """The base of layers with the interface of :class:`~sbmt.layers.SBMAttention`; subclasses implement :meth:`attend`.
+    """The base class of layers with the interface of :class:`~sbmt.SBMAttention`; subclasses implement :meth:`attend`.
 
     There are ``n_heads`` heads of width ``d_head``. During training, ``dropout`` in [0, 1) applies to the attention
-    weights, unless a subclass says otherwise.
+    weights, unless a subclass documents otherwise.
     """
 
     is_drawn = False  # whether values depend on random draws
@@ -47,7 +47,7 @@ class Baseline(nn.Module):
         self.d_head, self.n_heads, self.dropout, self.causal = d_head, n_heads, dropout, causal
 
     def attend(self, inputs: Inputs) -> Tensor | AttentionOutput:
-        """Returns the values if queries attend to all real keys, else the whole output; padding may be anything."""
+        """Returns only values if queries attend to all real keys, otherwise the whole output, arbitrary at padding."""
         raise NotImplementedError
 
     def forward(
@@ -99,5 +99,5 @@ def all_real(x: Float[Tensor, "batch heads n d"], mask: Bool[Tensor, "batch n"] 
 
 
 def keys_to_read(key_mask: Bool[Tensor, "batch n_keys"]) -> Bool[Tensor, "batch n_keys"]:
-    """Returns the mask of real keys, or True for all keys of an example without any, so that its softmax is finite."""
+    """Returns the mask of real keys, but True everywhere in examples without one, so that their softmax is finite."""
     return key_mask | ~key_mask.any(-1, keepdim=True)

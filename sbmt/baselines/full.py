@@ -7,10 +7,10 @@ from sbmt.baselines.base import Baseline, Inputs, keys_to_read
 
 
 class FullAttention(Baseline):
-    r"""$\operatorname{softmax}(Q K^\top / \sqrt d)\, V$ over all real pairs, by PyTorch's fused kernel.
+    r"""Full attention, $\operatorname{softmax}(Q K^\top / \sqrt d)\, V$ over all real pairs, by PyTorch's fused kernel.
 
     Args:
-        dropout: Dropout of the attention weights, from PyTorch's global generator.
+        dropout: Dropout of the attention weights, which draws from PyTorch's global generator.
         causal: If True, no query attends to a later key.
 
     Cost: O(n² d) time, O(n d) memory where the kernel is fused. Source: equation 1 of the paper.
@@ -19,7 +19,7 @@ class FullAttention(Baseline):
     is_precise = False
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """Computes the values."""
+        """Computes the values by PyTorch's ``scaled_dot_product_attention``."""
         query, key, value, _, key_mask, dropout, *_ = inputs
         n_queries, n_keys = query.shape[2], key.shape[2]
         mask = None if key_mask is None else keys_to_read(key_mask)[:, None, None, :]

@@ -27,9 +27,9 @@ class LinearAttention(Baseline):
 
     Args:
         dropout: Dropout of the output values, as attention weights are never formed; uses torch's global generator.
-        causal: If True, no query attends to a later key. Sums are then prefix sums and not computed in logarithms.
+        causal: If True, no query attends to a later key. Sums are then prefix sums, computed without logarithms.
 
-    Cost: O(n d²) time, O(n d + d²) memory per head; causal, O(n (d² + d CHUNK)) and O(n (d + d² / CHUNK)).
+    Cost: O(n d²) time, O(n d + d²) memory per head; if causal, O(n (d² + d CHUNK)) and O(n (d + d² / CHUNK)).
     Source: Katharopoulos, Vyas, Pappas and Fleuret (2020), "Transformers are RNNs: Fast Autoregressive Transformers
     with Linear Attention"; a baseline in the paper's section 5. Deviation: the code used there omits the denominator
     and divides by √n, where n is the padded length.
@@ -40,7 +40,7 @@ class LinearAttention(Baseline):
         return torch.where(tokens > 0, tokens.relu().log1p(), tokens)
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """Computes the values."""
+        """Computes the values, in logarithms of the features unless attention is causal."""
         query, key, value, _, key_mask, dropout, *_ = inputs
         log_query, log_key = self.log_features(query), self.log_features(key)
         if self.causal:
@@ -53,7 +53,7 @@ class LinearAttention(Baseline):
 
 
 def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Attends to keys that are not later than the query: by prefix sums to earlier chunks, pair by pair in its own."""
+    """Attends to keys that are not later: by prefix sums to earlier chunks, and pair by pair in the query's chunk."""
     key = zero_padding(key, key_mask)
     n_queries, n_keys = query.shape[2], key.shape[2]
     value = torch.cat([value, torch.ones_like(value[..., :1])], -1)  # the last column sums weights
@@ -69,8 +69,8 @@ def _read_earlier(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | 
 def sample_orthogonal_features(n_features: int, d_head: int) -> Float[Tensor, "n_features d_head"]:
     r"""Draws random vectors, each $\mathcal N(0, I)$, that are orthogonal within each block of ``d_head`` rows.
 
-    They are float64 and come from PyTorch's global CPU generator. A block is a Haar-distributed orthogonal matrix, and
-    its rows have chi-distributed lengths, as normal vectors do. The last may be cut. Cost: O(n_features · d_head²).
+    They are float64 and come from PyTorch's global CPU generator. A block is a Haar-distributed orthogonal matrix whose
+    rows are scaled to the lengths of normal vectors. The last block may be incomplete. Cost: O(n_features · d_head²).
     """
     shapes = (-(-n_features // d_head), d_head, d_head), (n_features, d_head)
     blocks, rows = (torch.randn(shape, dtype=torch.float64, device="cpu") for shape in shapes)
@@ -87,7 +87,7 @@ class PerformerAttention(LinearAttention):
     \phi_f(x) = \frac{1}{\sqrt m} \exp(w_f^\top y - \|y\|^2 / 2) \text{ with } y = x / d^{1/4}.$$
 
     If all $w_f \sim \mathcal N(0, I)$, orthogonal or not, $\phi(q)^\top \phi(k)$ has mean $e^{q^\top k / \sqrt d}$.
-    So numerator and denominator are unbiased, but their quotient is not: its error falls as $1/\sqrt m$ and grows fast
+    So numerator and denominator are unbiased, but their quotient is not. Its error falls as $1/\sqrt m$ and grows fast
     with the norms of queries and keys. The layer computes with logarithms of features, so nothing overflows.
 
     Args:

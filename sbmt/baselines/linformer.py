@@ -8,7 +8,7 @@ from sbmt.errors import SbmtError, check_sizes
 
 
 class LinformerAttention(Baseline):
-    r"""$\operatorname{softmax}\big(Q (E K)^\top / \sqrt d\big)\, E V$ with a learned matrix $E$ over positions.
+    r"""Attention $\operatorname{softmax}(Q (E K)^\top / \sqrt d)\, E V$ with a learned matrix $E$ over positions.
 
     Each head has one $E$ for both keys and values; if there are fewer than ``n_positions`` keys, only its first columns
     are used. Padded keys and values are zero. All mixtures take part in the softmax, however few keys are real.
@@ -17,7 +17,7 @@ class LinformerAttention(Baseline):
         n_positions: Largest number of keys, padding included.
         n_projected: Number of learned mixtures of keys, at least 1; the paper uses 256. The entries of $E$ are
             initially normal with standard deviation 0.02.
-        dropout: Dropout of the attention weights over mixtures, from PyTorch's global generator.
+        dropout: Dropout of the attention weights over mixtures, which draws from PyTorch's global generator.
 
     Cost: O(n · n_projected · d) time, O(n · (n_projected + d)) memory per head, and n_projected · n_positions weights.
     Source: Wang, Li, Khabsa, Fang and Ma (2020), "Linformer: Self-Attention with Linear Complexity", with its
@@ -40,7 +40,7 @@ class LinformerAttention(Baseline):
         nn.init.normal_(self.projection, std=0.02)
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """Computes the values; raises SbmtError for a different number of heads, or for more keys than positions."""
+        """Computes the values; raises SbmtError for a different number of heads or more keys than positions."""
         query, key, value, _, _, dropout, *_ = inputs
         if query.shape[1] != self.n_heads:
             raise SbmtError(f"queries must have {self.n_heads} heads, got shape {tuple(query.shape)}")

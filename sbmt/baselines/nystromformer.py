@@ -84,7 +84,7 @@ class NystromAttention(Baseline):
         self.n_landmarks, self.n_iterations = n_landmarks, n_iterations
 
     def attend(self, inputs: Inputs) -> Tensor:
-        """Computes the values."""
+        """Computes the values from weights between queries, landmarks and keys."""
         query, key, value, query_mask, key_mask, dropout, generator, _ = inputs
         is_query, is_key = all_real(query, query_mask), all_real(key, key_mask)
         query = query / query.shape[3] ** 0.5

@@ -1,4 +1,4 @@
-"""The control for learned masks, a random mask of the same density."""
+"""Attention under a random mask, the control for learned masks of the same density."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class RandomMaskAttention(Baseline):
 
     Args:
         mask_density: Edge probability in [0, 1] of pairs outside the window.
-        window: Tokens also attend to those at most ``window / 2`` positions away. 0 means self-loops, None no window.
+        window: Tokens also attend to tokens at most ``window / 2`` positions away. 0 means self-loops, None no window.
         reweight: Whether the weight of a drawn edge is multiplied by 1/p, as in :class:`~sbmt.layers.SBMAttention`.
         sink: Whether each head learns a logit that takes part in the softmax but has no value.
         backend: Implementation of attention along edges, or ``"auto"``.

@@ -1,4 +1,4 @@
-"""Reformer's attention, in which tokens attend to those that a random hash places near them."""
+"""Reformer's attention, in which tokens attend to tokens that a random hash places near them."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from sbmt.types import AttentionOutput
 
 
 class HashRound(NamedTuple):
-    """The result of one round of hashing: tokens sorted by bucket and cut into chunks, and the pairs that attend."""
+    """The result of one round of hashing: tokens sorted by bucket and cut into chunks, and the pairs found there."""
 
     queries: Int[Tensor, "batch heads chunks size"]
     keys: Int[Tensor, "batch heads chunks twice_size"]
@@ -75,7 +75,7 @@ def find_pairs(bucket: Tensor, is_real: Tensor, n_chunk: int) -> list[HashRound]
 
 
 def attend_rounds(query: Tensor, value: Tensor, rounds: list[HashRound], dropout: float, source: Generator) -> Tensor:
-    r"""Attends to all rounds' pairs: $\sum_r e^{z^r_i - z_i} o^r_i$, where $z^r$ is the log-sum-exp of a round."""
+    r"""Attends to pairs of all rounds: $\sum_r e^{z^r_i - z_i} o^r_i$, where $z^r$ is the log-sum-exp of a round."""
     length = torch.linalg.vector_norm(query, dim=-1, keepdim=True)
     unit = query / length.masked_fill(length == 0, 1.0)
     nothing = torch.finfo(query.dtype).min  # not -inf, so that tokens without pairs stay finite
@@ -104,7 +104,7 @@ class ReformerAttention(Baseline):
 
     In each round, tokens are sorted by the bucket $\arg\max\,[x R \mid -x R]$ of their query $x$ and cut into chunks.
     The matrix $R \in \mathbb{R}^{d \times b/2}$ is drawn anew for each call, head and round. A token attends to the
-    tokens of its bucket in its own and the previous chunk. If $P_i$ are the keys that any round finds,
+    tokens of its bucket in its own and the previous chunk. If $P_i$ is the set of keys found in any round,
 
     $$y_i = \sum_{j \in P_i} \frac{\exp(x_i \cdot x_j / \lVert x_j \rVert)}{Z_i}\, v_j, \quad
     P_i = \{i\} \text{ if nothing else is found, otherwise } i \notin P_i.$$

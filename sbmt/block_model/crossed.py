@@ -1,4 +1,4 @@
-"""Block models with crossed partitions as clusters, which never form an array of all tokens by all clusters."""
+"""Block models whose clusters come from crossed partitions, without an array of all tokens by all clusters."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from sbmt.kernels.operators import can_run_on
 from sbmt.types import full_precision
 
 CHUNK = 16  # number of queries processed at a time in sums over causal pairs
-LARGEST_RATE = 1e15  # for the block matrix of one partition; a rate is a product of two such entries
+LARGEST_RATE = 1e15  # the largest entry in the block matrix of one partition; a rate is a product of two entries
 Chosen = tuple[Tensor, Tensor]
-"""The parts that tokens belong to (int16) and their memberships, both ``(batch, heads, n, 2 · n_partitions)``."""
+"""The parts of tokens (int16) and the memberships in these parts, both ``(batch, heads, n, 2 · n_partitions)``."""
 
 
 def part_memberships(logits: Float[Tensor, "batch heads partitions size n"]) -> Chosen:
-    """Returns the two parts with the largest logits of each partition, in ascending order, and their softmax.
+    """Returns the two parts with the largest logits in each partition, in ascending order, and the logits' softmax.
 
     Part a of partition f has index f · size + a. A partition with a single part lists it twice, with memberships of ½.
     """
@@ -89,7 +89,7 @@ class CrossedModel(BlockModel):
 
     @property
     def query_membership(self) -> Float[Tensor, "batch heads n_queries k"]:  # type: ignore[override]
-        """Memberships in all pairs of parts, most of them 0; S and all memberships are recomputed at each access."""
+        """Memberships of queries in all pairs of parts; recomputed at each access, like S and the keys' memberships."""
         return self._crossed(self.query_part, self._query)
 
     @property
@@ -127,7 +127,7 @@ class CrossedModel(BlockModel):
             return (reached * key).sum((2, 3, 4))
 
     def _causal_sum_of_rates(self) -> Float[Tensor, "batch heads"]:
-        """Sums rates to keys that are not later: by totals for earlier chunks, and one by one in the query's own chunk.
+        """Sums rates to keys that are not later, by totals for earlier chunks and by pairs in the query's own chunk.
 
         Cost: O(n g s (chunk + s)).
         """

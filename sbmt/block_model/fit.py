@@ -15,7 +15,7 @@ from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
 Learning = Literal["straight_through", "likelihood"]
-"""How a block model learns: from the task, through gates, or by likelihood, from the attention along its edges."""
+"""Whether a block model learns through gates from the task, or by likelihood from the attention along its edges."""
 
 
 def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = None) -> Float[Tensor, "batch heads"]:
@@ -38,7 +38,7 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
         return density
     if not isinstance(gate, Tensor) or gate.shape != edges.keys.shape or not gate.is_floating_point():
         expected = f"a floating-point gate of shape ({edges.n_edges},)"
-        raise SbmtError(expected, describe(gate), "give one number per edge")
+        raise SbmtError(expected, describe(gate), "pass one number per edge")
     counted = edges.mean_over_pairs(gate)
     return density.to(gate.dtype) + (counted - counted.detach())
 
@@ -49,7 +49,7 @@ def weigh_edges(
     r"""Returns the :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges and an estimated mean probability.
 
     In the estimate, an edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ has the weight
-    $p_{ij} / p^\delta_{ij}$, so on average value and gradient are those of :meth:`~sbmt.BlockModel.expected_density`.
+    $p_{ij} / p^\delta_{ij}$, so value and gradient estimate :meth:`~sbmt.BlockModel.expected_density` without bias.
 
     ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges must have been drawn with exploration under
     the link ``law`` (see :func:`~sbmt.samplers.law_of`), except certain edges, which every mask contains.
@@ -63,7 +63,7 @@ def weigh_edges(
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:
-    """Returns L_s, the mean density over examples, heads and layers; add it, times ``density_weight``, to the loss.
+    """Returns L_s, the mean density over examples, heads and layers; add ``density_weight`` times it to the task loss.
 
     Args:
         outputs: The attention outputs, one per layer.
@@ -92,7 +92,7 @@ class _UnitGradient(torch.autograd.Function):
 
 
 def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
-    """Returns the tensor unchanged but scales its gradient to norm 1 per head, keeping its direction and the optimum.
+    """Returns the tensor unchanged, but scales its gradient to norm 1 per head, which does not change the optimum.
 
     Rates are exponentials, so in rare steps the gradient of the fit is a thousand times as large as usual. After such a
     step, Adam would barely change the parameters for hundreds of steps.
@@ -101,14 +101,14 @@ def unit_gradient(x: Tensor, head_axis: int) -> Tensor:
 
 
 def check_learning(learning: Learning, edges_per_query: float | None) -> None:
-    """Raises SbmtError unless the name is valid and c > 0 is given exactly if the block model learns by likelihood."""
+    """Raises SbmtError unless ``learning`` is a valid name and c is positive for likelihood and None otherwise."""
     check_choice("learning", learning, Learning)
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
             got = describe(edges_per_query)
             raise SbmtError("edges_per_query > 0 for learning='likelihood'", got, "start with 16")
     elif edges_per_query is not None:
-        raise SbmtError("learning='likelihood' for edges_per_query", f"learning={learning!r}", "omit edges_per_query")
+        raise SbmtError("edges_per_query only with learning='likelihood'", f"learning={learning!r}", "omit it")
 
 
 def fit_loss(
@@ -156,13 +156,13 @@ def mean_over_queries(total: Tensor, shape: Shape, query_mask: Tensor | None) ->
 
 
 def auxiliary_loss(outputs: Any) -> Float[Tensor, ""]:
-    """Returns the sum of the layers' auxiliary losses, to be added to the loss of the task.
+    """Returns the sum of the layers' auxiliary losses, which training adds to the task loss.
 
     Args:
         outputs: The output of a model or the attention outputs of its layers.
     """
     attention = [outputs] if isinstance(outputs, AttentionOutput) else getattr(outputs, "attention", outputs)
     if not isinstance(attention, Sequence) or not attention or not all(hasattr(o, "auxiliary_loss") for o in attention):
-        raise SbmtError("the output of a model", type(outputs).__name__, "pass the output of its forward method")
+        raise SbmtError("the output of a model", type(outputs).__name__, "pass what the model returned")
     first, *rest = (output.auxiliary_loss for output in attention)
     return sum(rest, start=first)

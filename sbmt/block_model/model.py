@@ -1,7 +1,7 @@
 """The mixed-membership stochastic block model from which an attention mask is drawn.
 
 Read :mod:`sbmt.graph.edges` first. A :class:`BlockModel` determines the probability of every edge without listing all
-pairs. Samplers draw an EdgeList from it, and its gate carries gradients from the drawn edges back to it.
+pairs. Samplers draw an EdgeList from it, and a gate carries gradients from the drawn edges back to the block model.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from sbmt.kernels import operators
 from sbmt.types import check_floating, check_untransformed, full_precision, is_traced
 
 Link = Literal["bilinear", "poisson"]
-LARGEST_RATE = 1e30  # for a block matrix under the Poisson link, so that sums over clusters and tokens stay finite
+LARGEST_RATE = 1e30  # the largest entry of S under the Poisson link, so that sums over clusters and tokens stay finite
 TOLERANCE = 1e-6  # how far outside [0, 1] rounding may push a membership
 SMALLEST_PROBABILITY = 0.05
-"""The probability by which rarer edges are reweighted, which limits weights to 20 at the price of a bias."""
-_NUMBERS_AT_ONCE = 1 << 24  # how many numbers are gathered along edges, or pairs summed over, at a time
+"""Less probable edges are reweighted as if they had this probability, which limits weights to 20 but adds a bias."""
+_NUMBERS_AT_ONCE = 1 << 24  # how many numbers are gathered along edges, or how many pairs are summed, at a time
 
 
 def probability(link: Link, rate: Tensor) -> Tensor:
-    """Returns the probability of an edge with a given rate: min(r, 1), or 1 − e^{−r} under the Poisson link."""
+    """Returns the probability of edges with rate r: min(r, 1), or 1 − e^{−r} under the Poisson link."""
     return rate.clamp(max=1.0) if link == "bilinear" else -torch.expm1(-rate)
 
 
 @dataclass(frozen=True)
 class ExtraKeys:
-    """Exploration δ = per_query / n_keys, at most ½: it adds edges in proportion to n, whereas a constant adds δ · n².
+    """Exploration with δ = per_query / n_keys, at most ½, which adds edges in proportion to n instead of n².
 
     Attributes:
         per_query: Expected number of extra keys per query, > 0. Padded keys count towards n_keys but are never drawn.
@@ -114,18 +114,18 @@ class BlockModel(TokenPairs):
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real.
         key_mask: bool ``(batch, n_keys)``, True = real token; None = all real.
         link: The function that maps rates to probabilities, ``"bilinear"`` or ``"poisson"``.
-        causal: If True, no query may attend to a later key. Since edges are independent, the law of the other pairs
-            does not change. If there are fewer queries than keys, the queries are the last tokens: query i is at
-            position i + n_keys - n_queries.
+        causal: If True, no query may attend to a later key. Since edges are independent, this does not affect the
+            probabilities of other pairs. If there are fewer queries than keys, the queries are the last tokens: query i
+            is at position i + n_keys - n_queries.
 
-    Leading dimensions of size 1 broadcast. Attributes with these names are float32 (float64 for float64 inputs), and 0
-    for padded tokens. Entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
+    Leading dimensions of size 1 broadcast. The attributes of these names are float32 (float64 for float64 inputs) and
+    0 at padded tokens. Entries outside [0, 1] by at most 1e-6 are treated as rounding errors and clamped.
 
     Raises:
         SbmtError: If shapes are wrong or do not match, inputs are not floating-point, entries are NaN or out of range,
             masks are not bool, the link is unknown, or a causal model has more queries than keys.
 
-    Paper: equations 5 to 8; it has neither ``link="poisson"`` nor masks.
+    Paper: equations 5 to 8. The Poisson link, masks and causality are ours.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class BlockModel(TokenPairs):
         tensors = query_membership, block_matrix, key_membership
         if len({t.device for t in tensors}) > 1:
             devices = ", ".join(str(t.device) for t in tensors)
-            raise SbmtError("memberships and block matrix on one device", devices, "move them with .to(…)")
+            raise SbmtError("memberships and block matrix on the same device", devices, "move them with .to(…)")
         check_untransformed(*tensors)
         dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
         query, block, key = (t.to(dtype) for t in tensors)
@@ -201,7 +201,7 @@ class BlockModel(TokenPairs):
     ) -> tuple[Float[Tensor, "batch heads n_queries j"], Float[Tensor, "batch heads n_keys j"]]:
         r"""Returns two factors whose product $T K^\top$ contains the rates of all pairs, exploration included.
 
-        They are $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time, and no memory of size n².
+        They are $T = [\hat Q S \mid \delta]$ and $K = [\hat K \mid 1]$. Cost: O(n k²) time and O(n k) memory.
         """
         check_exploration(exploration)
         query, key = self.query_rates, self.key_membership
@@ -224,10 +224,10 @@ class BlockModel(TokenPairs):
         return probability(self.link, rate + exploration if exploration else rate)
 
     def check_edges(self, edges: EdgeList) -> None:
-        """Raises SbmtError unless the edges have the shape of this model and are causal if it is."""
+        """Raises SbmtError unless the edges have the shape of this model and, if it is causal, are causal as well."""
         if not isinstance(edges, EdgeList) or edges.shape != self.shape or edges.causal < self.causal:
             got = edges if isinstance(edges, EdgeList) else type(edges).__name__
-            expected = f"edges of shape {self.shape}{', causal' * self.causal}"
+            expected = f"{'causal ' * self.causal}edges of shape {self.shape}"
             raise SbmtError(expected, got, "sample them from this block model")
 
     def gate(self, edges: EdgeList) -> Float[Tensor, " n_edges"]:
@@ -312,7 +312,7 @@ def _check_shapes(
     else:
         return batches.pop() if batches else 1, heads.pop() if heads else 1
     shapes = ", ".join(str(tuple(x.shape)) for x in (query, block, key, *masks))
-    raise SbmtError(expected, shapes, "give the shapes in BlockModel's docstring; leading dimensions of 1 broadcast")
+    raise SbmtError(expected, shapes, "see BlockModel's docstring for the shapes; leading dimensions of 1 broadcast")
 
 
 def in_range(name: str, value: Tensor, upper: float) -> Tensor:

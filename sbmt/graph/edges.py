@@ -28,14 +28,14 @@ class EdgeList(TokenPairs):
     Rows are queries, flattened over (example, head, query); row ``r`` contains ``keys[row_ptr[r]:row_ptr[r + 1]]``.
 
     Attributes:
-        row_ptr: int64 ``(batch·heads·n_queries + 1,)``, starts at 0, non-decreasing.
-        keys: int64 ``(n_edges,)``, key index within its head, strictly ascending in each row.
+        row_ptr: int64 ``(batch·heads·n_queries + 1,)``, which starts at 0 and never decreases.
+        keys: int64 ``(n_edges,)``, the index of each edge's key within its head, strictly ascending in each row.
         shape: ``(batch, heads, n_queries, n_keys)``.
         query_mask: bool ``(batch, n_queries)``, True = real token; None = all real. A batch of 1 broadcasts.
-        key_mask: bool ``(batch, n_keys)``, likewise for keys.
+        key_mask: bool ``(batch, n_keys)``, the same for keys.
         causal: If True, no query may have an edge to a later key. If there are fewer queries than keys, the queries are
             the last tokens: query i is at position i + n_keys - n_queries.
-        multiplicity: int64 ``(n_edges,)``, how often each edge was drawn, for samplers that record it.
+        multiplicity: int64 ``(n_edges,)``, how often each edge was drawn; None unless the sampler records it.
         check: Whether to check every edge as well: keys must be in order and in range, and no edge may touch padding
             or, if the mask is causal, lead to a later key.
 
@@ -59,22 +59,22 @@ class EdgeList(TokenPairs):
             if not isinstance(part, Tensor) or part.dtype != torch.int64:
                 raise SbmtError(f"{name} to be an int64 tensor", describe(part), "convert it with .long()")
         if row_ptr.device != keys.device:
-            raise SbmtError(f"row_ptr on {keys.device}, like the keys", row_ptr.device, "move one of the two")
+            raise SbmtError(f"row_ptr on {keys.device}, like the keys", row_ptr.device, "move one of them with .to(…)")
         if row_ptr.shape != (prod(self.shape[:3]) + 1,):
             expected = f"row_ptr of length {prod(self.shape[:3]) + 1}"
-            raise SbmtError(expected, tuple(row_ptr.shape), "give one entry per row and one at the end")
+            raise SbmtError(expected, tuple(row_ptr.shape), "use one entry per row and one at the end")
         if keys.dim() != 1 or int(row_ptr[-1]) != keys.numel():
-            got = f"row_ptr[-1] = {int(row_ptr[-1])} for {tuple(keys.shape)} keys"
+            got = f"row_ptr[-1] = {int(row_ptr[-1])} and keys of shape {tuple(keys.shape)}"
             raise SbmtError("row_ptr to end with the number of keys", got, "check how the rows were counted")
         if many is not None and (not isinstance(many, Tensor) or many.shape != keys.shape or many.is_floating_point()):
-            raise SbmtError("one integer per edge as multiplicity", describe(many), "give it the shape of keys")
+            raise SbmtError("multiplicity to have one integer per edge", describe(many), "give it the shape of keys")
         for name, n in (("query_mask", self.shape[2]), ("key_mask", self.shape[3])):
             object.__setattr__(self, name, check_mask(name, getattr(self, name), self.shape[0], n, keys.device))
         if self.check:
             self._check_every_edge()
 
     def _check_every_edge(self) -> None:
-        """Makes the checks whose cost grows with the number of edges: order, range, padding and causality."""
+        """Checks the order and range of keys, padding and causality, at a cost that grows with the number of edges."""
         if int(self.row_ptr[0]) != 0 or bool((self.degrees() < 0).any()):
             got = f"a start of {int(self.row_ptr[0])} and a smallest step of {int(self.degrees().min())}"
             raise SbmtError("row_ptr to start at 0 and never decrease", got, "build it with a cumulative sum")
@@ -91,9 +91,9 @@ class EdgeList(TokenPairs):
         example, query = rows // (n_queries * heads), rows % n_queries
         for name, mask, token in (("query", self.query_mask, query), ("key", self.key_mask, self.keys)):
             if mask is not None and not bool(mask[example, token].all()):
-                raise SbmtError(f"edges where {name}_mask is True", "an edge at padding", "omit edges at padded tokens")
+                raise SbmtError(f"edges only where {name}_mask is True", "an edge at a padded token", "omit that edge")
         if self.causal and bool((self.keys > query + self.offset).any()):
-            raise SbmtError("edges to keys no later than the query", "an edge to a later key", "omit that edge")
+            raise SbmtError("only edges to keys no later than the query", "an edge to a later key", "omit that edge")
 
     @staticmethod
     def from_cells(
@@ -104,12 +104,12 @@ class EdgeList(TokenPairs):
         causal: bool = False,
         multiplicity: Tensor | None = None,
     ) -> "EdgeList":
-        """Creates an edge list from ascending, distinct cell numbers, int64 (see :meth:`cells`)."""
+        """Creates an edge list from int64 cell numbers, which must be distinct and ascending (see :meth:`cells`)."""
         check_shape(shape)
         if not isinstance(cells, Tensor) or cells.dtype != torch.int64 or cells.dim() != 1:
-            raise SbmtError("cells to be an int64 tensor (n_edges,)", describe(cells), "number them as cells() does")
+            raise SbmtError("cells to be an int64 tensor (n_edges,)", describe(cells), "use the format of cells()")
         if cells.numel() and int(cells[0]) < 0:
-            raise SbmtError("cells ≥ 0", int(cells[0]), "number them as EdgeList.cells() does")
+            raise SbmtError("cells ≥ 0", int(cells[0]), "number cells as EdgeList.cells() does")
         row_ptr = torch.searchsorted(cells, shape[3] * torch.arange(prod(shape[:3]) + 1, device=cells.device))
         return EdgeList(row_ptr, cells % shape[3], shape, query_mask, key_mask, causal, multiplicity)
 
@@ -122,11 +122,11 @@ class EdgeList(TokenPairs):
     ) -> "EdgeList":
         """Creates an edge list from a dense boolean mask, with edges where it is True.
 
-        Raises SbmtError if the mask is not a 4-D bool tensor, or True at a padded token or, if causal, at a later key.
+        Raises SbmtError unless the mask is a 4-D bool tensor that is False at padding and, if causal, at later keys.
         """
         if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.dim() != 4:
             expected = "a bool mask (batch, heads, n_queries, n_keys)"
-            raise SbmtError(expected, describe(mask), "convert it with .bool()")
+            raise SbmtError(expected, describe(mask), "add missing dimensions, and convert it with .bool()")
         batch, heads, n_queries, n_keys = mask.shape
         rest = (batch, heads, n_queries, n_keys), query_mask, key_mask, causal
         return replace(EdgeList.from_cells(mask.flatten().nonzero().squeeze(1), *rest), check=True)
@@ -138,12 +138,12 @@ class EdgeList(TokenPairs):
 
     @property
     def n_edges(self) -> int:
-        """Number of edges over all examples and heads."""
+        """The number of edges in all examples and heads."""
         return self.keys.numel()
 
     @property
     def cell_count(self) -> int:
-        """Number of cells of the dense mask, including padding."""
+        """The number of cells in the dense mask, including padding."""
         return prod(self.shape)
 
     def degrees(self) -> Int[Tensor, " rows"]:
@@ -156,7 +156,7 @@ class EdgeList(TokenPairs):
         return row.repeat_interleave(self.degrees(), output_size=self.n_edges)
 
     def key_rows(self) -> Int[Tensor, " n_edges"]:
-        """Returns the row of each edge's key among the keys, flattened over (example, head, key)."""
+        """Returns the position of each edge's key among all keys, flattened over (example, head, key)."""
         _, _, n_queries, n_keys = self.shape
         return self.keys + self.rows() // n_queries * n_keys
 
@@ -181,7 +181,7 @@ class EdgeList(TokenPairs):
         return mask.view(self.shape)
 
     def to_edge_index(self) -> Int[Tensor, "2 n_edges"]:
-        """Returns PyTorch Geometric's ``edge_index`` for all graphs together, int64.
+        """Returns the edges of all graphs as a single ``edge_index`` for PyTorch Geometric, int64.
 
         Row 0 contains the sources (keys, numbered over example, head and key), row 1 the targets (queries, numbered
         likewise).
@@ -202,18 +202,18 @@ class EdgeList(TokenPairs):
         return csr_array((ones, keys, (row_ptr - row_ptr[0]).numpy()), shape=(n_queries, n_keys))
 
     def union(self, other: "EdgeList") -> "EdgeList":
-        """Merges two lists of equal shapes and masks, dropping multiplicities, in O(n + edges · log(edges))."""
+        """Merges two lists with the same shape and masks and drops multiplicities, in O(n + edges · log(edges))."""
         if not isinstance(other, EdgeList):
             raise SbmtError("an EdgeList", type(other).__name__, "convert a mask with EdgeList.from_dense")
         for name in ("shape", "query_mask", "key_mask", "causal"):
             mine, theirs = getattr(self, name), getattr(other, name)
             is_same = torch.equal(mine, theirs) if isinstance(mine, Tensor) and theirs is not None else mine == theirs
             if not is_same:
-                raise SbmtError(f"the same {name} in both lists", "different ones", "combine masks of the same tokens")
+                raise SbmtError(f"the same {name} in both lists", "different values", "merge masks of the same tokens")
         return EdgeList.from_cells(torch.cat([self.cells(), other.cells()]).unique(), self.shape, *self.masks)
 
     def to_block_mask(self, block_size: int = 128) -> "BlockMask":
-        """Converts to a mask for FlexAttention, which skips empty blocks (rare in sampled masks). O(n²) memory."""
+        """Returns a block mask for FlexAttention, which skips empty blocks (rare in sampled masks). O(n²) memory."""
         from torch.nn.attention.flex_attention import create_block_mask
 
         check_sizes(block_size=block_size)
@@ -249,7 +249,7 @@ class EdgeList(TokenPairs):
         return EdgeList.from_cells(both.unique(), self.shape, *self.masks)
 
     def is_near(self, window: int | None) -> Bool[Tensor, " n_edges"]:
-        """Tells which edges join tokens at most ``window`` / 2 positions apart; none does without a window."""
+        """Returns which edges join tokens at most ``window`` / 2 positions apart; all False if ``window`` is None."""
         n_queries, offset, reach = self.shape[2], self.offset if self.causal else 0, reach_of(window)
         if can_run_on(self.device):
             return near_edges(self.row_ptr, self.keys, n_queries, offset, reach)
@@ -268,9 +268,9 @@ class EdgeList(TokenPairs):
 def check_window(window: int) -> None:
     """Raises SbmtError unless the window is an integer ≥ 0."""
     if not is_integer(window) or window < 0:
-        raise SbmtError("an integer window ≥ 0", describe(window), "a window extends window / 2 tokens to either side")
+        raise SbmtError("an integer window ≥ 0", describe(window), "pass 2, for example, for one token on either side")
 
 
 def reach_of(window: int | None) -> int:
-    """Returns how many tokens to either side a window includes; -1 without a window, which excludes even the token."""
+    """Returns how many tokens a window includes on either side, or -1 if there is no window."""
     return -1 if window is None else window // 2

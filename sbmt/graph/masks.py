@@ -1,4 +1,4 @@
-"""Padding masks, which mark the real tokens: counts of real pairs, and checks of shapes and masks."""
+"""Checks of shapes and padding masks, counts of real query-key pairs, and zeroing of padded tokens."""
 
 from functools import cached_property
 
@@ -13,7 +13,7 @@ Shape = tuple[int, int, int, int]
 
 
 def check_shape(shape: object) -> None:
-    """Raises SbmtError unless this is ``(batch, heads, n_queries, n_keys)``, all at least 1."""
+    """Raises SbmtError unless ``shape`` is ``(batch, heads, n_queries, n_keys)`` and all four are at least 1."""
     if not isinstance(shape, tuple) or len(shape) != 4 or not all(type(n) is int for n in shape):
         raise SbmtError("a shape (batch, heads, n_queries, n_keys)", repr(shape), "pass a tuple of four integers")
     if min(shape) < 1:
@@ -21,24 +21,24 @@ def check_shape(shape: object) -> None:
 
 
 def check_mask(name: str, mask: Tensor | None, batch: int, n: int, device: torch.device | None = None) -> Tensor | None:
-    """Expands ``mask``, bool ``(batch, n)`` or ``(1, n)``, to ``(batch, n)``; True = real token, None = all real."""
+    """Checks a bool mask, ``(batch, n)`` or ``(1, n)``, and expands it to ``(batch, n)``; None means all real."""
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise SbmtError(f"{name} to be a bool tensor, True = real token", describe(mask), "use ids != padding_id")
+        raise SbmtError(f"{name} to be a bool tensor (True = real token)", describe(mask), "use ids != padding_id")
     if mask.dim() != 2 or mask.shape[0] not in (1, batch) or mask.shape[1] != n:
-        raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "give one entry per token")
+        raise SbmtError(f"{name} of shape ({batch}, {n})", tuple(mask.shape), "use one entry per token")
     if device is not None and mask.device != device:
         raise SbmtError(f"{name} on {device}, like the tokens", mask.device, "move it with .to(…)")
     return mask.expand(batch, n)
 
 
 def check_as_many_keys(shape: Shape, causal: bool = False) -> None:
-    """Raises SbmtError unless there are as many queries as keys, so that both are the same tokens, or ``causal``."""
+    """Raises SbmtError if the numbers of queries and keys differ, unless ``causal``."""
     _, _, n_queries, n_keys = shape
     if n_queries != n_keys and not causal:
         got = f"{n_queries} queries and {n_keys} keys"
-        raise SbmtError("as many queries as keys", got, "omit self-loops and windows, which assume the same tokens")
+        raise SbmtError("as many queries as keys", got, "omit self-loops and windows, which require equal numbers")
 
 
 def check_causal(shape: Shape, causal: bool) -> None:
@@ -53,7 +53,7 @@ def check_causal(shape: Shape, causal: bool) -> None:
 def count_pairs(
     shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool, device: torch.device
 ) -> Int[Tensor, " batch"]:
-    """Counts the real query-key pairs of each example, int64; if ``causal``, pairs with a later key do not count."""
+    """Counts the real query-key pairs of each example, int64, without pairs with a later key if ``causal``."""
     batch, _, n_queries, n_keys = shape
     if causal:
         keys = torch.ones(1, n_keys, dtype=torch.bool, device=device) if key_mask is None else key_mask
@@ -67,7 +67,7 @@ def count_pairs(
 def share_of_pairs(
     totals: Tensor, shape: Shape, query_mask: Tensor | None, key_mask: Tensor | None, causal: bool = False
 ) -> Float[Tensor, "batch heads"]:
-    """Divides ``totals``, ``(batch, heads)``, by the number of real pairs; 0 if there are none."""
+    """Divides ``totals``, ``(batch, heads)``, by the number of real pairs; returns 0 where there are none."""
     if not totals.is_floating_point():
         totals = totals.to(torch.promote_types(torch.get_default_dtype(), torch.float32))  # 16 bits do not suffice
     if query_mask is None and key_mask is None and not causal:
@@ -76,7 +76,7 @@ def share_of_pairs(
 
 
 class TokenPairs:
-    """The base of edge lists and block models: all pairs of real tokens, except with later keys if causal."""
+    """The base class of edge lists and block models, with the padding masks and causality that both have."""
 
     shape: Shape
     query_mask: Tensor | None
@@ -86,17 +86,17 @@ class TokenPairs:
 
     @property
     def masks(self) -> tuple[Tensor | None, Tensor | None, bool]:
-        """``query_mask``, ``key_mask`` and ``causal``, which determine the pairs."""
+        """``query_mask``, ``key_mask`` and ``causal``, which determine the real pairs."""
         return self.query_mask, self.key_mask, self.causal
 
     @property
     def offset(self) -> int:
-        """The position of the first query among the keys, in causal masks."""
+        """The position of the first query among the keys if the mask is causal."""
         return self.shape[3] - self.shape[2]
 
     @cached_property
     def n_pairs(self) -> Int[Tensor, " batch"]:
-        """Number of pairs of each example, int64."""
+        """The number of real pairs in each example, int64."""
         return count_pairs(self.shape, *self.masks, self.device)
 
 

@@ -1,4 +1,4 @@
-"""Fixed masks as edge lists: windows and all pairs, restricted to real tokens."""
+"""Fixed masks as edge lists: a sliding window and all pairs, both restricted to real tokens."""
 
 import torch
 from torch import Tensor
@@ -16,10 +16,10 @@ def sliding_window(
     *,
     device: torch.device | str = "cpu",
 ) -> EdgeList:
-    """Creates a mask in which tokens attend to those at most ``window / 2`` positions away: |i − j| ≤ window / 2.
+    """Creates a mask in which tokens attend to tokens at most ``window / 2`` positions away, |i − j| ≤ window / 2.
 
     A window of 0 means self-loops; the paper's GLUE models use 64. The other arguments are those of an
-    :class:`~sbmt.EdgeList`. Queries and keys must be equal in number. Cost: O(n · window) per graph.
+    :class:`~sbmt.EdgeList`. There must be as many queries as keys. Cost: O(n · window) per graph.
 
     Example:
         >>> sliding_window((1, 1, 4, 4), 2).to_dense().int()[0, 0]

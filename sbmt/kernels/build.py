@@ -98,6 +98,6 @@ def _run(command: list[str]) -> bytes:
     done = subprocess.run(command, capture_output=True)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
-        do = "set the environment variable CXX to another compiler, or to an empty string to do without one"
+        do = "set the environment variable CXX to another compiler, or to an empty string to run without one"
         raise SbmtError(f"a working C++ compiler ({shlex.join(command[:3])} …)", "; ".join(said[:3]), do)
     return done.stdout

@@ -1,4 +1,4 @@
-"""SBM attention on a GPU in one pass, which draws edges and attends along them without storing the edges."""
+"""SBM attention on a GPU in one pass, which draws edges and attends along them without storing them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sbmt.types import AttentionOutput, not_compiled
 
 @not_compiled
 def infer_by_kernels(layer: Any, query: Tensor, key: Tensor, masks: Any, start: float, most: float) -> CrossedModel:
-    """Infers a fitted layer's block model from detached tokens; log γ starts at ``start``, rates are at most e^most."""
+    """Infers a fitted block model from detached tokens; log γ starts at ``start``, log rates stay below ``most``."""
     from sbmt.kernels.gpu.memberships import infer
 
     query_part, key_part, of_query, of_key, blocks, rates = infer(layer, query, key, masks, start, most)
@@ -26,11 +26,11 @@ def attend_and_draw(
     query: Tensor, key: Tensor, value: Tensor, model: Any, settings: Any, generator: torch.Generator | None,
     first_example: int,
 ) -> AttentionOutput | None:  # fmt: skip
-    """Does :func:`~sbmt.layers.functional.attend_through` by kernels; returns None if they do not support the settings.
+    """Computes :func:`~sbmt.layers.functional.attend_through` by kernels, or returns None for unsupported settings.
 
     Cost: O(n k + edges (d + √k)) time, O(n (d + √k)) memory for fitted masks; O(n² (d + k)) time, or less if they are
-    sparse, and O(n (d + k)) memory for the paper's. The edges are those of ``sampler="exact"`` on a GPU, or follow the
-    law of Algorithm 1.
+    sparse, and O(n (d + k)) memory for the paper's. The edges are those of ``sampler="exact"`` on a GPU or, under
+    ``"fastrg"``, follow the law of Algorithm 1.
     """
     from sbmt.kernels.gpu.attend import DrawnAttention
     from sbmt.kernels.gpu.draw import prepare

@@ -26,16 +26,16 @@ from sbmt.types import AttentionOutput, has_kernels_for
 class MaskSettings(NamedTuple):
     """The settings for drawing a mask, attending along it and learning it.
 
-    They match the arguments of :class:`~sbmt.layers.SBMAttention` with the same names, with these differences:
+    Fields have the meaning of the :class:`~sbmt.layers.SBMAttention` arguments of the same name, except for these:
 
     Attributes:
         exploration: A number δ in [0, 1).
-        window: 0 means self-loops. Edges in a window are certain, so no gradient reaches the block model through them.
+        window: 0 means self-loops. Edges in a window are certain, so the block model gets no gradient through them.
         learning: ``"likelihood"`` uses no gates, and its densities have no gradients. Its loss, the output's
             ``auxiliary_loss``, is 0 when gradients are disabled.
         sink: ``(heads,)``; see :func:`~sbmt.attention.edge_attention`.
-        is_dense: Whether to attend to all real pairs instead of drawn ones, without reweighting, and fit the block
-            model to the result, in O(n²). This is a warm-up for ``"likelihood"``.
+        is_dense: Whether to attend to all real pairs instead of drawn edges, without reweighting, and to fit the block
+            model to them, in O(n²). This is a warm-up for ``"likelihood"``.
     """
 
     sampler: str = "exact"
@@ -88,7 +88,7 @@ def sbm_attention(
     Raises:
         SbmtError: If shapes do not match, names are unknown, or numbers are out of range.
 
-    Cost: O(n k² + edges · (k + d)); O(n² d) while ``is_dense``.
+    Cost: O(n k² + edges · (k + d)); O(n² d) if ``is_dense``.
 
     Paper: equations 3, 4, 8 and 9.
     """
@@ -165,10 +165,10 @@ def attend_next(
 ) -> AttentionOutput | None:
     """Attends from an SBM layer's new tokens to all tokens so far, whose crossed memberships are cached by cluster.
 
-    Returns None for other memberships and samplers, and without compiled loops.
+    Returns None if memberships are not crossed, the sampler is not exact, or loops cannot be compiled.
 
-    Cost: O(edges · d + √k (d + groups)) per token and head, independent of the length of the context except for a
-    binary search within a cluster.
+    Cost: O(edges · d + √k (d + groups)) per token and head, independent of the context length except for a binary
+    search within a cluster.
     """
     if layer.membership != "crossed" or layer.sampler != "exact" or not can_run_on(query.device):
         return None

@@ -16,7 +16,7 @@ from sbmt.types import AttentionOutput, check_floating, check_untransformed
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention, which projects to heads, attends, and projects back.
+    """Multi-head attention, which projects tokens to heads, attends, and projects the result back.
 
     The names and layout of the parameters and the order of the first arguments are those of
     ``torch.nn.MultiheadAttention(batch_first=True)``: with ``attention="full"`` its state dict loads unchanged and
@@ -30,7 +30,7 @@ class MultiHeadAttention(nn.Module):
         dropout: Dropout of the attention weights in training, in [0, 1).
         bias: Whether the projections have a bias.
         batch_first: Must be True.
-        device: Device of the parameters; their type is ``dtype``.
+        device: Device of the parameters, whose type is ``dtype``.
         attention: Name of the attention layer, for :func:`~sbmt.layers.build_attention`.
         has_tied_start: Whether the key projection starts as a copy of the query projection, so that a token's query and
             key start in the same clusters.
@@ -70,14 +70,14 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         check_sizes(embed_dim=embed_dim, num_heads=num_heads)
         if not batch_first:
-            raise SbmtError("batch_first=True", batch_first, "transpose the input so that the batch comes first")
+            raise SbmtError("batch_first=True", batch_first, "transpose the inputs so that the batch comes first")
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise SbmtError("dtype to be a floating-point type", dtype, "use torch.float32, for example")
         if transform_heads is not None and not callable(transform_heads):
             do = "pass a function or a module that takes query and key heads"
             raise SbmtError("a callable transform_heads", describe(transform_heads), do)
         if embed_dim % num_heads:
-            raise SbmtError(f"embed_dim divisible by num_heads = {num_heads}", embed_dim, "change one of the two")
+            raise SbmtError(f"embed_dim to be a multiple of num_heads = {num_heads}", embed_dim, "change one of them")
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dim)) if bias else None
@@ -131,12 +131,12 @@ class MultiHeadAttention(nn.Module):
             value: ``(batch, n_keys, embed_dim)``.
             key_padding_mask: bool ``(batch, n_keys)``, **True = ignore**, as in PyTorch; or floating-point with -inf
                 for True and 0 for False, as PyTorch's own layers pass it.
-            need_weights: Whether to return the second result instead of None.
-            attn_mask: None, since this layer infers its mask, or the causal mask if the layer is causal.
+            need_weights: Whether to return the attention layer's output; if not, None takes its place.
+            attn_mask: None, since the layer infers its mask, or a causal mask if the layer is causal.
             is_causal: Must be False unless the layer was built with ``causal=True``.
             query_padding_mask: bool ``(batch, n_queries)``, True = ignore. The output for a padded query is the bias of
                 the output projection. The default is ``key_padding_mask`` if there are as many queries as keys, as in
-                self-attention. Pass zeros (False) if queries are a different sequence of the same length.
+                self-attention. Pass zeros (False) if the queries are a different sequence of the same length.
             generator: Source of the seeds for the mask and dropout.
             return_edges: Whether the second result includes the edges.
             cache: The layer's cache of earlier tokens (:class:`~sbmt.attention.cache.Cache`).
@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
                 expected = f"{name} of shape (batch, n, {self.embed_dim})"
                 raise SbmtError(expected, tuple(x.shape), "reshape it so that the batch comes first")
             if x.device != mine.device or (x.dtype != mine.dtype and not torch.is_autocast_enabled(x.device.type)):
-                expected = f"{name} of {mine.dtype} on {mine.device}, like the layer"
+                expected = f"{name} to be {mine.dtype} on {mine.device}, like the layer"
                 raise SbmtError(expected, f"{x.dtype} on {x.device}", "convert one of them with .to(…)")
         key_mask = _is_real("key_padding_mask", key_padding_mask, key)
         query_mask = _is_real("query_padding_mask", query_padding_mask, query)
@@ -197,7 +197,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _is_causal_mask(mask: Any, n_queries: int, n_keys: int) -> bool:
-    """Whether a PyTorch mask, which is True or -inf where a pair is excluded, excludes exactly the later keys."""
+    """Returns whether a PyTorch mask, which is True or -inf at excluded pairs, excludes exactly the later keys."""
     if not isinstance(mask, Tensor) or mask.shape != (n_queries, n_keys):
         return False
     is_later = torch.ones_like(mask, dtype=torch.bool).triu(n_keys - n_queries + 1)
@@ -210,8 +210,8 @@ def _is_real(name: str, padding: Tensor | None, x: Tensor) -> Tensor | None:
         return None
     if isinstance(padding, Tensor) and padding.is_floating_point():  # added to the scores
         if not bool(((padding == 0) | (padding == -torch.inf)).all()):
-            raise SbmtError(f"{name} to contain only 0 and -inf", "other numbers", "pass a bool tensor, True = ignore")
+            raise SbmtError(f"{name} to contain only 0 and -inf", "other numbers", "pass a bool tensor (True = ignore)")
         padding = padding != 0
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        raise SbmtError(f"{name} to be a bool tensor, True = ignore", describe(padding), "use ids == padding_id")
+        raise SbmtError(f"{name} to be a bool tensor (True = ignore)", describe(padding), "use ids == padding_id")
     return check_mask(name, ~padding, x.shape[0], x.shape[1], x.device)

@@ -1,4 +1,4 @@
-"""Attention layers by name: their classes, and their options for configurations and the command line."""
+"""The registry of attention layers, and their options for configurations and the command line."""
 
 import inspect
 import os
@@ -46,9 +46,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "exploration": ExtraKeys(8),
     },
 }
-"""Settings of ``"sbm"``. ``recommended`` uses exact sampling and self-loops, without which training loses the mask on
-some seeds; they require as many keys as queries. ``faithful`` uses the paper's settings, including Algorithm 1.
-``fitted`` is ours, for a sparse mask that learns by likelihood."""
+"""Settings of ``"sbm"``. ``recommended`` uses exact sampling and self-loops, which require as many keys as queries;
+without self-loops, training loses the mask for some seeds. ``faithful`` uses the paper's settings, including Algorithm
+1. ``fitted`` is ours, for sparse masks that are learned by likelihood."""
 
 FILLED_IN = ("d_head", "n_heads", "n_positions", "dropout", "backend")  # arguments that models pass to constructors
 REST = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
@@ -74,21 +74,21 @@ def register_attention(name: str, attention: type[nn.Module]) -> None:
 
     Its constructor must take ``d_head``, ``n_heads`` and ``dropout`` by name, and may take ``n_positions``, the length
     of sequences. Other numbers, names and bools with a default become command-line options: ``n_hops=2`` becomes
-    ``--n-hops``. Your own names can be registered again; a name of the library raises SbmtError.
+    ``--n-hops``. You can register your own name again, but a name of the library raises SbmtError.
     """
     if not isinstance(attention, type) or not issubclass(attention, nn.Module):
         raise SbmtError("a subclass of torch.nn.Module", describe(attention), "pass the class, not an instance")
     if not isinstance(name, str) or not name.isidentifier():
-        raise SbmtError(f"the name of an attention layer must consist of letters, digits and _, got {name!r}")
+        raise SbmtError(f"the name of an attention layer must be a valid Python identifier, got {name!r}")
     if name in RESERVED:
         raise SbmtError(f"the library already has an attention layer {name!r}: choose a different name")
     ATTENTIONS[name] = attention
 
 
 def options_of(name: str) -> type:
-    """Returns the dataclass of an attention layer's options, the arguments of its constructor that models do not pass.
+    """Returns a frozen dataclass of an attention layer's options, the constructor's arguments that models do not pass.
 
-    It is frozen. Options that some preset sets default to None, which means the constructor's default.
+    Options that appear in a preset default to None, which stands for the constructor's default.
     """
     return _options_class(name, choose("attention", name, ATTENTIONS))  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ def _options_class(attention_name: str, attention: type[nn.Module]) -> type:
 
 
 def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
-    """Returns the first sentence on each argument in the ``Args`` of the docstrings, without markup."""
+    """Returns the first sentence about each argument in the docstrings' ``Args`` sections, without markup."""
     texts = {"preset": "named settings, which other options override", "extra_keys": "δ as extra keys per query"}
     for kind in reversed(attention.__mro__):
         args = inspect.cleandoc(kind.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
@@ -125,12 +125,12 @@ def _help_texts(attention: type[nn.Module]) -> dict[str, str]:
 
 
 def make_options(name: str, values: Mapping[str, Any]) -> Any:
-    """Builds the options of an attention layer from values, with defaults for the rest; checks and raises SbmtError."""
+    """Builds an attention layer's options from values, with defaults for all others; raises SbmtError if invalid."""
     allowed = {each.name: each.metadata["names"] for each in fields(options_of(name))}
     given = {each: value for each, value in values.items() if value is not None}
     if unknown := [each for each in values if each not in allowed]:
-        expected = f"options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
-        raise SbmtError(expected, ", ".join(unknown), "omit it or choose a different attention")
+        expected = f"only options of attention {name!r} ({', '.join(allowed) or 'it has none'})"
+        raise SbmtError(expected, ", ".join(unknown), "omit it or choose a different attention layer")
     for each, value in given.items():
         if allowed[each]:
             choose(each, value, dict.fromkeys(allowed[each]))
@@ -154,7 +154,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
     Args:
         name: ``"sbm"``, ``"full"``, …, or a name that you passed to :func:`register_attention`.
         preset: ``"recommended"``, ``"faithful"`` or ``"fitted"``, only for ``"sbm"``; arguments override its settings.
-        **arguments: Arguments of the class; all classes take ``d_head`` and ``n_heads``.
+        **arguments: Arguments of the layer's class; all classes take ``d_head`` and ``n_heads``.
 
     Example:
         >>> build_attention("full", d_head=8, n_heads=2)
@@ -176,7 +176,7 @@ def build_attention(name: str, *, preset: str | None = None, **arguments: Any) -
 
 
 def parameters_of(attention: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    """Returns the parameters of a constructor, and of the parent's if it passes further keywords on to the parent."""
+    """Returns a constructor's parameters, including its parent's if it passes further keyword arguments on to that."""
     found: dict[str, inspect.Parameter] = {}
     for kind in attention.__mro__[: attention.__mro__.index(nn.Module)]:
         if "__init__" in vars(kind):

@@ -36,7 +36,7 @@ def rotate(x: Float[Tensor, "*axes n d"], first: int = 0) -> Float[Tensor, "*axe
 
 
 class RotaryPositions(nn.Module):
-    """Rotates queries and keys by their positions; the ``transform_heads`` for ``positions="rotary"``.
+    """Rotates queries and keys by their positions; serves as ``transform_heads`` for ``positions="rotary"``.
 
     Args:
         d_head: Width of a head, an even number. Positions count from the first token, real or padded.

@@ -1,4 +1,4 @@
-"""The attention layer of SBM-Transformer, which infers and draws its mask, and a control that ignores the input.
+"""The attention layer of SBM-Transformer, which infers and draws its mask, and a control whose mask ignores the input.
 
 This file infers the block model from queries and keys; :mod:`sbmt.layers.functional` draws the mask and attends.
 """
@@ -26,14 +26,14 @@ Membership = Literal["sigmoid", "crossed"]
 SHARPNESS = 3.5  # initial scale of the node map of crossed memberships, so that nodes are far apart
 MOST_PARTS = 1 << 15  # parts are numbered by int16
 MOST_CLUSTERS = 1 << 14  # per group, since kernels hold its blocks in registers
-LARGEST_LEARNED = 10.0  # the largest log rate: 1 − e^(−rate) reaches 1 long before, and Algorithm 1 draws every edge
-LEAST_START = 1e-6  # the logarithm of a start is at most minus this, since 0 means that there is none yet
+LARGEST_LEARNED = 10.0  # the largest log rate; larger ones would slow Algorithm 1 down without changing 1 − e^(−rate)
+LEAST_START = 1e-6  # log_start is at most minus this, since 0 means that it has not been set yet
 SHOWN = ["d_head", "n_heads", "n_clusters", "sampler", "gate_rule", "exploration", "link", "membership", "window"]
 SHOWN += ["learning", "edges_per_query", "n_groups", "reweight", "causal"]  # attributes that repr() shows
 
 
 class SBMAttention(nn.Module):
-    r"""The attention of SBM-Transformer, which infers a block model per head, samples a mask, and attends along it.
+    r"""The attention layer of SBM-Transformer: infers a block model per head, samples a mask, and attends along it.
 
     With clusters $C \in \mathbb{R}^{k \times d}$ per head and one MLP for queries, keys and all heads,
 
@@ -41,20 +41,20 @@ class SBMAttention(nn.Module):
     \hat K = \sigma(\operatorname{MLP}(K)\, C^\top), \\
     M_{ij} \sim \operatorname{Bernoulli}(\hat Q_i S \hat K_j^\top),\end{gathered}$$
 
-    where the softmax runs over all k² entries. Under ``link="poisson"`` the softmax loses its denominator,
+    where the softmax runs over all k² entries. Under ``link="poisson"``, S is not normalised,
     $S = e^{C C^\top} / k^2$, and $M_{ij} \sim \operatorname{Bernoulli}(1 - e^{-\hat Q_i S \hat K_j^\top})$.
 
     With ``membership="crossed"`` there are g = ``n_groups`` groups of clusters. A group's clusters are pairs of parts,
-    one from each of two partitions of the tokens (:class:`~sbmt.block_model.crossed.CrossedModel`). A softmax divides
-    a token between the two parts with the largest logits of each partition, a linear map replaces the MLP, and the
+    one from each of two partitions of the tokens (:class:`~sbmt.block_model.crossed.CrossedModel`). In each partition,
+    a softmax divides a token between the two parts with the largest logits. A linear map replaces the MLP, and the
     blocks of the partitions are $e^{C C^\top} / 2$. There are $2 g \sqrt{k/g}$ logits instead of k.
 
     With ``learning="likelihood"`` the block model is fitted to the attention along its edges
-    (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the loss of the task. S is then
+    (:func:`~sbmt.block_model.fit.fit_loss`): add the output's ``auxiliary_loss`` to the task loss. S is then
     multiplied by a rate γ per head, and queries and keys are detached before they enter the block model, so that no
     gradient passes between it and the task. γ is a learned factor times min(1, c/n), where n is the number of keys in
     the layer's first training step, so training starts with about c edges per query. Two attributes may be changed
-    between steps: ``edges_per_query``, which is c, and ``is_dense``, which serves as a warm-up. While it is True,
+    between steps: ``edges_per_query``, which is c, and ``is_dense``, for a warm-up. While ``is_dense`` is True,
     training attends to all real pairs without reweighting, and fits the block model to them.
 
     Args:
@@ -69,7 +69,7 @@ class SBMAttention(nn.Module):
         link: ``"bilinear"`` (the paper's) or ``"poisson"``.
         membership: ``"sigmoid"`` (the paper's), or ``"crossed"``, which needs the Poisson link.
         self_loops: Whether every token also attends to itself.
-        window: Tokens also attend to those at most ``window / 2`` positions away; None means no window.
+        window: Tokens also attend to tokens at most ``window / 2`` positions away; None means no window.
         dropout: Dropout of the attention weights in training, in [0, 1).
         backend: Implementation of attention along edges, or ``"auto"``.
         learning: ``"straight_through"`` (the paper's) or ``"likelihood"``.
@@ -79,15 +79,15 @@ class SBMAttention(nn.Module):
         reweight: Whether the weight of a drawn edge is multiplied by 1/p, so that the output estimates full attention.
         sink: Whether each head learns a logit that takes part in the softmax but has no value, so that a token may
             attend to nothing.
-        causal: If True, no token attends to a later token. If there are fewer queries than keys, they are the last.
+        causal: If True, no token attends to a later token. If there are fewer queries than keys, they are the last
+            tokens.
 
     Shapes:
         query ``(batch, heads, n_queries, d_head)``, key and value ``(batch, heads, n_keys, d_head)`` → values
         ``(batch, heads, n_queries, d_head)``.
 
     In eval mode masks are still sampled, as in the paper, but without exploration and dropout. Initially all edge
-    probabilities are close to ¼, except with crossed memberships. Raises SbmtError if an argument is unknown, is out of
-    range, or contradicts another argument.
+    probabilities are close to ¼, except with crossed memberships. Raises SbmtError for unknown or invalid arguments.
 
     Cost: O(n k² + edges · (k + d)) for each head; with crossed memberships O(n √k d + edges · d).
     Paper: section 4.1, equations 5 to 9. Deviation: no exploration at test time.
@@ -190,7 +190,7 @@ class SBMAttention(nn.Module):
         return self._infer(query, key, query_mask, key_mask)
 
     def _infer(self, query: Tensor, key: Tensor, query_mask: Tensor | None, key_mask: Tensor | None) -> BlockModel:
-        """Does what :meth:`block_model` does, without checking and detaching."""
+        """Infers the block model without checking or detaching the tokens."""
         check_causal((*query.shape[:3], key.shape[2]), self.causal)
         n_visible = self._n_visible(query, key)
         with full_precision(query):
@@ -214,13 +214,13 @@ class SBMAttention(nn.Module):
             return BlockModel(queries, block_matrix, keys, query_mask, key_mask, self.link, self.causal)
 
     def _has_kernels_for(self, query: Tensor, key: Tensor, like: Tensor) -> bool:
-        """Whether kernels can infer the block model; no gradient may have to reach these tokens."""
+        """Returns whether GPU kernels can infer the block model, which they cannot if the tokens need gradients."""
         is_detached = self.learning == "likelihood" and not (query.requires_grad or key.requires_grad)
         is_served = self.membership == "crossed" and self.n_clusters <= self.n_groups * MOST_CLUSTERS
         return is_detached and is_served and has_kernels_for(like)
 
     def _n_visible(self, query: Tensor, key: Tensor) -> float:
-        """Returns how many keys a query may attend to, on average."""
+        """Returns the average number of keys to which a query may attend."""
         return key.shape[2] - self.causal * (query.shape[2] - 1) / 2
 
     def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
@@ -240,7 +240,7 @@ class SBMAttention(nn.Module):
         return [parameter for parameter in self.parameters() if parameter is not self.sink]
 
     def _log_rate(self, n_keys: float) -> Float[Tensor, " heads"]:
-        """Returns log γ: a learned number plus a start, which the first training step sets and is 0 until then."""
+        """Returns log γ, a learned number plus a start that the first training step sets."""
         assert self.log_rate is not None  # set if learning is "likelihood"
         if is_traced(self.log_start):
             return self.log_rate + self.log_start
@@ -315,7 +315,7 @@ class StaticSBMAttention(SBMAttention):
 
     Args:
         n_positions: Length of the longest sequence of queries or keys. Padded tokens count as positions, too.
-        **settings: Further arguments of :class:`~sbmt.layers.SBMAttention`, whose other arguments are the same.
+        **settings: Further arguments of :class:`~sbmt.layers.SBMAttention`.
 
     Cost: as for :class:`~sbmt.layers.SBMAttention`, except that memberships are computed once for the whole batch, and
     there are 2 · heads · n_positions · d_head additional parameters. Not in the paper.
@@ -338,7 +338,7 @@ class StaticSBMAttention(SBMAttention):
     def block_model(
         self, query: Tensor, key: Tensor, query_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> BlockModel:
-        """Infers the block model of the first positions, as many as there are tokens, and repeats it per example."""
+        """Infers the block model of as many positions as there are tokens, and repeats it for every example."""
         self._check_tokens(query, key)
         longest = max(query.shape[2], key.shape[2])
         if longest > self.n_positions:

@@ -1,4 +1,4 @@
-"""Networks built from the attention layers: an encoder, and models that put a head on it."""
+"""Networks built from the attention layers: an encoder, and models that add a head to it."""
 
 from sbmt.models.encoder import Encoder, EncoderBlock, ModelOutput
 from sbmt.models.heads import CausalLM, DualEncoder, MaskedLM, SentenceClassifier, SequenceClassifier, TokenTagger

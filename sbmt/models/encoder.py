@@ -22,7 +22,7 @@ Mask = Bool[Tensor, "batch n"] | None  # True = real token; None = all real
 
 
 class EncoderBlock(nn.Module):
-    """A pre-LN block: x + attention(norm(x)), then x + MLP(norm(x)), with GELU; ``arguments`` are for the attention."""
+    """A pre-LN block: x + attention(norm(x)), then x + MLP(norm(x)) with GELU; the attention gets ``arguments``."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class Encoder(nn.Module):
         dropout: Dropout after the embedding, attention and MLPs, in [0, 1).
         embedding_std: Initial standard deviation of the embeddings.
         n_ids: Number of ids that make up a token; their embeddings, narrower by this factor, are concatenated.
-        d_input: Width of the tokens if they are vectors, instead of ``vocab_size``.
+        d_input: Width of the tokens if they are vectors; replaces ``vocab_size``.
         positions: ``"learned"`` adds a table of ``max_length`` vectors to the embeddings; ``"rotary"`` rotates queries
             and keys (:class:`~sbmt.layers.rotary.RotaryPositions`); ``"none"`` omits positions. None means learned
             positions if ``max_length`` is given, and no positions otherwise.
         convolution: Width of a depthwise causal convolution, whose output is added to the embeddings, so that a single
-            attention layer can look for a pair of neighbours; 0 means no convolution.
+            attention layer can match pairs of neighbouring tokens; 0 means no convolution.
         **arguments: Further arguments of :class:`EncoderBlock`, such as ``attention="full"``, and of its attention.
 
     Paper: section 5; pre-LN and GELU are taken from the paper's pipeline.
@@ -150,7 +150,7 @@ class Encoder(nn.Module):
         return_edges: bool = False,
         caches: Sequence[Cache] | None = None,
     ) -> ModelOutput:
-        """Encodes tokens.
+        """Encodes a batch of token sequences.
 
         Args:
             tokens: int64 ids ``(batch, n)`` or ``(batch, n, n_ids)``, or vectors ``(batch, n, d_input)``.
@@ -178,7 +178,7 @@ class Encoder(nn.Module):
         return ModelOutput(self.norm(x), tuple(attention))
 
     def _convolve(self, x: Vectors, cache: Cache | None) -> Vectors:
-        """Convolves embeddings, which continue those in the cache."""
+        """Convolves embeddings, which follow those in the cache if there is one."""
         assert self.convolution is not None
         n_before = self.convolution.kernel_size[0] - 1
         before = cache.embedded if cache is not None else None
@@ -190,13 +190,13 @@ class Encoder(nn.Module):
     def _check(self, tokens: Tensor, first: int) -> None:
         """Raises SbmtError unless the tokens are valid inputs at positions from ``first`` on."""
         check_no_proxies(tokens=tokens)
-        is_vector, kind = self.vocab_size is None, "int64" if self.vocab_size else "floating-point"
+        is_vector, kind = self.vocab_size is None, "an int64" if self.vocab_size else "a floating-point"
         is_right = isinstance(tokens, Tensor) and tokens.dim() > 1 and tokens.shape[2:] == self.token_shape
         if is_right:
             is_right = tokens.is_floating_point() if is_vector else tokens.dtype in (torch.int32, torch.int64)
         if not is_right or 0 in tokens.shape[1:]:
             sizes = ", ".join(["batch", "n ≥ 1", *map(str, self.token_shape)])
-            raise SbmtError(f"tokens must be a {kind} tensor ({sizes}), got {describe(tokens)}")
+            raise SbmtError(f"tokens must be {kind} tensor ({sizes}), got {describe(tokens)}")
         if tokens.device != (device := self.norm.weight.device):
             raise SbmtError(f"tokens must be on {device}, like the model, got {tokens.device}")
         if self.vocab_size is not None and len(tokens) and not is_fake(tokens):

@@ -1,4 +1,4 @@
-"""Models that put a head on an encoder. They are called like the encoder, and pass their ``options`` on to it."""
+"""Models that add a head to an encoder. They are called like the encoder, and pass their ``options`` on to it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from sbmt.models.encoder import Encoder, Mask, ModelOutput, Tokens, Vectors
 
 
 def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> Float[Tensor, "batch d_model"]:
-    """Sums over real tokens and divides by their number, or by n with ``is_padded_mean``; zeros without real tokens."""
+    """Averages over real tokens, or divides their sum by n if ``is_padded_mean``; zero if there are no real tokens."""
     if mask is None:
         return values.mean(1)
     count = mask.shape[1] if is_padded_mean else mask.sum(1, keepdim=True).clamp(min=1).to(values.dtype)
@@ -23,7 +23,7 @@ def mean_of_real(values: Vectors, mask: Mask, is_padded_mean: bool = False) -> F
 
 
 class Head(nn.Module):
-    """An encoder with a head on the mean over real tokens; with ``has_single_ids``, each token must be one id."""
+    """An encoder with a head on the mean over real tokens, each of which must be one id if ``has_single_ids``."""
 
     head: nn.Module
     is_padded_mean = False
@@ -45,7 +45,7 @@ class Head(nn.Module):
 
 
 class SequenceClassifier(Head):
-    """An encoder, the mean over real tokens, and an MLP with one hidden layer that gives ``n_labels`` logits.
+    """A classifier of sequences: an encoder, the mean over real tokens, and an MLP with one hidden layer.
 
     Args:
         is_padded_mean: Whether to divide by n instead of by the number of real tokens, as the paper's pipeline does.
@@ -61,7 +61,7 @@ class SequenceClassifier(Head):
 
 
 class SentenceClassifier(Head):
-    r"""An encoder, the mean x over real tokens, and an MLP with one hidden layer and tanh.
+    r"""A classifier of sentences: an encoder, the mean x over real tokens, and an MLP with one hidden layer and tanh.
 
     $$\operatorname{logits} = \operatorname{drop}(\tanh(\operatorname{drop}(x) W_1^\top + b_1))\, W_2^\top + b_2.$$
 
@@ -107,7 +107,7 @@ class TokenHead(Head):
     """A model that computes the logits of each token from its vector alone."""
 
     def logits(self, values: Float[Tensor, "*tokens d_model"]) -> Float[Tensor, "*tokens n_logits"]:
-        """Returns the logits of tokens with these vectors."""
+        """Computes the logits of tokens from their vectors."""
         return self.head(values)
 
     def forward(self, tokens: Tokens, mask: Mask = None, *, selected: Mask = None, **options: Any) -> ModelOutput:
@@ -127,7 +127,7 @@ class TokenHead(Head):
 
 
 class TokenTagger(TokenHead):
-    """An encoder with a linear layer that is applied to every token.
+    """A tagger of tokens: an encoder, and a linear layer that is applied to every token.
 
     Args:
         encoder: The encoder.
@@ -162,12 +162,12 @@ class MaskedLM(TokenHead):
         self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
 
     def logits(self, values: Tensor) -> Tensor:
-        """Returns the scores of the whole vocabulary."""
+        """Returns logits for the whole vocabulary."""
         return nn.functional.linear(self.head(values), self.encoder.token_embedding.weight, self.bias)
 
 
 class CausalLM(TokenHead):
-    r"""A causal encoder with logits of the next token, $x_i E^\top$.
+    r"""A causal language model: a causal encoder whose logits for the next token are $x_i E^\top$.
 
     Here $x_i$ is the vector of token i after the last norm, and $E \in \mathbb{R}^{V \times d}$ are the embeddings.
 
@@ -190,7 +190,7 @@ class CausalLM(TokenHead):
                 raise SbmtError(f"{kind} in the encoder is not causal: use attention with causal=True")
 
     def logits(self, values: Tensor) -> Tensor:
-        """Returns the scores of the whole vocabulary."""
+        """Returns logits for the whole vocabulary."""
         return values @ self.encoder.token_embedding.weight.T
 
     @torch.no_grad()
@@ -204,7 +204,7 @@ class CausalLM(TokenHead):
         top_k: int | None = None,
         generator: Generator | None = None,
     ) -> Int[Tensor, "batch n_all"]:
-        """Continues sequences by tokens drawn from the softmax of the logits, and returns the whole sequences.
+        """Continues sequences with tokens drawn from the softmax of the logits, and returns the whole sequences.
 
         Args:
             tokens: The beginnings of the sequences; shorter sequences are padded on the left.
@@ -215,7 +215,7 @@ class CausalLM(TokenHead):
             top_k: How many of the most likely tokens to draw from; None means all.
             generator: Source of the seeds for masks and of the tokens.
 
-        Attention runs in eval mode. With the preset ``"fitted"``, its cost per token is that of
+        The model runs in eval mode. With the preset ``"fitted"``, the cost of attention per token is that of
         :func:`~sbmt.layers.functional.attend_next`; otherwise it grows with the length of the context.
 
         Raises SbmtError if an argument is out of range, sequences grow beyond the encoder's ``max_length``, or a
@@ -246,7 +246,7 @@ class CausalLM(TokenHead):
         return tokens
 
     def _generate_padded(self, tokens: Tensor, mask: Tensor, n_new: int, options: dict[str, Any]) -> Tensor:
-        """Does what :meth:`generate` does for padded sequences, one length at a time."""
+        """Implements :meth:`generate` for padded sequences, one length at a time."""
         check_mask("mask", mask, tokens.shape[0], tokens.shape[1], tokens.device)
         n_real = mask.sum(1)
         is_left = (mask[:, 1:] >= mask[:, :-1]).all(1) & (n_real > 0)

@@ -21,10 +21,10 @@ Draw = Callable[[BlockModel, float, int, int], EdgeList]
 
 
 class Sampler(NamedTuple):
-    """A function that draws edges, called with checked arguments and without gradients, and the law of the edges.
+    """A function that draws edges, called with checked arguments and without gradients, and the law of these edges.
 
     Edges have the block model's shape and masks. An edge depends only on the probabilities, the seed (an int64), and
-    its address: ``first_example`` plus the position in the batch, head and query.
+    its address, which consists of the example (``first_example`` plus the index in the batch), the head and the query.
     """
 
     draw: Draw  # a function of a block model, δ, a seed and the number of the first example
@@ -68,7 +68,7 @@ def sample_edges(
             0…3 and 4…7 from the same seed with ``first_example`` 0 and 4.
 
     Raises:
-        SbmtError: If this is not a block model, the sampler is unknown, or δ or ``first_example`` is out of range.
+        SbmtError: If ``block_model`` has another type, the sampler is unknown, or a number is out of range.
 
     Paper: equation 8; ``fastrg`` is its Algorithm 1, and records how often each edge was drawn.
 
@@ -88,17 +88,17 @@ def sample_edges(
 def draw_edges(
     block_model: BlockModel, sampler: str, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    """Does what :func:`sample_edges` does, from a seed and without checks; adds the edges of a window, if any."""
+    """Draws like :func:`sample_edges`, but from a seed and without checks, and adds the edges of a window, if any."""
     with torch.no_grad():
         if sampler == "exact":
             return sample_exact(block_model, exploration, seed, first_example, window)
         edges = SAMPLERS[sampler].draw(block_model, exploration, seed, first_example)
         if not isinstance(edges, EdgeList) or edges.shape != block_model.shape:
             got = edges.shape if isinstance(edges, EdgeList) else type(edges).__name__
-            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "fix it")
+            raise SbmtError(f"an EdgeList of shape {block_model.shape} from sampler {sampler!r}", got, "fix its code")
         return edges if window is None else edges.with_window(window)
 
 
 def law_of(sampler: str, link: Link) -> Link:
-    """Returns the link that gives the probabilities of a sampler's edges, given the block model's link."""
+    """Returns the link that gives the probabilities of a sampler's edges, for block models with the given link."""
     return SAMPLERS[sampler].law or link

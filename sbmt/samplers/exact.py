@@ -1,4 +1,4 @@
-"""The exact sampler: independent Bernoulli edges, in time proportional to the number of edges rather than of pairs."""
+"""The exact sampler, which draws independent Bernoulli edges in time proportional to the number of edges."""
 
 import torch
 from torch import Tensor
@@ -13,19 +13,19 @@ from sbmt.samplers.fastrg import causal_cells, poisson_cells
 from sbmt.samplers.streams import in_float64, row_address
 from sbmt.types import has_kernels_for, not_compiled
 
-MAX_BOOST = 32.0  # candidates for a probability of 1, with which the distribution is off by less than 2e-14
-DENSE_SHARE = 1 / 8  # the number of expected candidates per pair above which drawing pair by pair is cheaper
+MAX_BOOST = 32.0  # expected candidates for a pair of probability 1; probabilities are off by less than 2e-14
+DENSE_SHARE = 1 / 8  # expected candidates per pair above which drawing pair by pair is cheaper
 
 
 def sample_exact(
     block_model: BlockModel, exploration: float, seed: int, first_example: int, window: int | None = None
 ) -> EdgeList:
-    r"""Draws every pair of real tokens independently, with its edge probability.
+    r"""Draws an edge between each pair of real tokens with the pair's probability, independently of all other edges.
 
     A window is added as by :meth:`EdgeList.with_window`. Edges are drawn by compiled loops on a CPU, by kernels on a
     GPU, and otherwise by :func:`sample_with_torch`. All have the same distribution, but a seed gives different edges.
 
-    Cost: O(n k²) for the rates, and time in proportion to the number of edges; on a GPU O(n² k) for dense masks.
+    Cost: O(n k²) for the rates and time proportional to the number of edges, but O(n² k) for dense masks on a GPU.
     """
     blocks = block_model.part_blocks if isinstance(block_model, CrossedModel) else block_model.block_matrix
     if has_kernels_for(blocks):
@@ -69,8 +69,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
     for $c_i = -\ln(1 - \bar x_i)/\bar x_i$, at most 32, where $\bar x_i$ bounds the row. Under the Poisson link the
     candidates already have the right distribution, so c = 1 and all are kept.
 
-    If a graph (or, in causal models, a query) expects so many candidates that drawing pair by pair is cheaper, it is
-    drawn that way.
+    Graphs (or, in causal models, queries) with so many expected candidates that this is cheaper are drawn pair by pair.
 
     Cost: O(n k²) for the tables, O(log(n k) + k) per edge; only for dense graphs does it grow with n².
     """

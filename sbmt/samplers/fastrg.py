@@ -37,7 +37,7 @@ def sample_fastrg(block_model: BlockModel, exploration: float, seed: int, first_
 
 
 def poisson_cells(query: Tensor, rate: Tensor, key: Tensor, seed: int, first_example: int) -> Int[Tensor, " n_draws"]:
-    """Makes a Poisson number of draws in each graph and returns their cells, in any order and with repetitions.
+    """Makes a Poisson number of draws in each graph and returns the drawn cells, unordered and with repetitions.
 
     ``rate``, ``(batch, heads, pairs)``, is the expected number of draws for each pair (u, v) of clusters, or for each
     cluster u = v. A draw chooses query i with probability ∝ ``query[i, u]`` and key j with probability ∝ ``key[j, v]``.

@@ -1,4 +1,4 @@
-"""Code that the samplers share: block models in float64, addresses of random streams, and weighted draws."""
+"""Code shared by the samplers: block models in float64, addresses of random streams, and weighted draws."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from sbmt.counter_rng import WORD
 
 
 def row_address(rows: Tensor, shape: tuple[int, int, int, int], first_example: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the (example, head, query) of flattened rows, which determine their random streams."""
+    """Returns the example, head and query of flattened rows, which determine their random streams."""
     _, heads, n_queries, _ = shape
     graph = rows // n_queries
     return graph // heads + first_example, graph % heads, rows % n_queries
@@ -24,7 +24,7 @@ def in_float64(block_model: BlockModel) -> BlockModel:
 
 
 def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
-    """Returns cumulative weights as integers, independent of the batch: table t covers [t, t + 1) · 2³² of one axis."""
+    """Returns each table's cumulative weights as integers on one axis; table t covers [t, t + 1) · 2³² in any batch."""
     shares = weights.cumsum(1)  # in place from here on, since at large n the table takes most of the memory
     shares.div_(shares[:, -1:].clamp(min=torch.finfo(weights.dtype).tiny))
     steps = shares.mul_(WORD).round_().long().clamp_(max=WORD)
@@ -33,7 +33,7 @@ def cumulative_table(weights: Float[Tensor, "tables n"]) -> Int[Tensor, " all"]:
 
 
 def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Tensor) -> Tensor:
-    """Looks up each random word in :func:`cumulative_table` ``which`` to choose an entry. O(log(tables · n)) each."""
+    """Chooses an entry of :func:`cumulative_table` ``which`` by each random word, in O(log(tables · n)) per word."""
     # Searching in sorted order reuses cache lines, which is five times faster once the table outgrows the cache.
     place, order = (which * WORD + word).sort()
     found = torch.empty_like(place)
@@ -42,7 +42,7 @@ def choose_by_weight(table: Int[Tensor, " all"], n: int, which: Tensor, word: Te
 
 
 def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """Returns the least c with P(Poisson(rate) ≤ c) ≥ u, in float64, searching from the Cornish-Fisher expansion."""
+    """Returns the least c with P(Poisson(rate) ≤ c) ≥ u, by a search that starts at the Cornish-Fisher expansion."""
     z = torch.special.ndtri(u)
     count = (rate + rate.sqrt() * z + (z * z - 1) / 6).floor().clamp(min=0)
 
@@ -57,7 +57,7 @@ def poisson_quantile(u: Float[Tensor, " n"], rate: Float[Tensor, " n"]) -> Int[T
 
 
 def in_rows(counts: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor]:
-    """Returns the row and the position within the row of each entry of ragged rows with these lengths."""
+    """Returns, for each entry of ragged rows with ``counts`` entries, its row and its position within the row."""
     row = torch.arange(counts.numel(), device=counts.device).repeat_interleave(counts)
     start = counts.cumsum(0) - counts
     return row, torch.arange(row.numel(), device=counts.device) - start[row]

@@ -1,4 +1,4 @@
-"""Fitted masks for models that were trained with full attention; the models' weights do not change."""
+"""Fitted masks for models that were trained with full attention, whose weights do not change."""
 
 from sbmt.sparsification.convert import sparsify
 from sbmt.sparsification.fit import MaskQuality, MaskReport, fit_block_models, measure_masks

@@ -1,4 +1,4 @@
-"""Replaces full attention with fitted masks."""
+"""Replaces the full attention of trained models with fitted masks."""
 
 import copy
 from typing import Any, TypeVar
@@ -14,12 +14,12 @@ from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
 DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
-"""How :func:`sparsify` differs from the preset ``fitted``, since networks were trained without a sink or self-loops."""
+"""Settings in which :func:`sparsify` departs from the preset ``fitted``: full attention has no sink or self-loops."""
 FULL = FullAttention, nn.MultiheadAttention  # the classes that fitted masks replace
 
 
 def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model:
-    """Copies a trained model and replaces full attention with fitted masks; the weights do not change.
+    """Returns a copy of a trained model with fitted masks in place of full attention; the weights do not change.
 
     It replaces every :class:`~sbmt.baselines.FullAttention` and every ``torch.nn.MultiheadAttention``, including those
     in ``torch.nn.TransformerEncoderLayer``; a ``torch.nn.MultiheadAttention`` becomes an
@@ -33,7 +33,7 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
         **arguments: Further arguments of :class:`~sbmt.SBMAttention`, which override those of the preset ``fitted`` and
             of :data:`DIFFERENT`.
 
-    Raises SbmtError if the model has no full attention, or one that masks cannot replace, such as a subclass.
+    Raises SbmtError if the model has no full attention, or a variant such as a subclass, which masks cannot replace.
 
     Example:
         >>> import torch, sbmt
@@ -46,12 +46,12 @@ def sparsify(model: Model, *, edges_per_query: float, **arguments: Any) -> Model
     settings: dict[str, Any] = {"preset": "fitted"} | DIFFERENT | {"edges_per_query": edges_per_query} | arguments
     computed = [x for m in model.modules() for x in vars(m).values() if isinstance(x, Tensor) and not x.is_leaf]
     copied = copy.deepcopy(model, {id(x): x.detach() for x in computed})  # pruned weights, computed in each call
-    holder = nn.ModuleDict({"model": copied})  # so that a single attention has a parent too
+    holder = nn.ModuleDict({"model": copied})  # so that a model that is a single layer has a parent too
     found = {name: module for name, module in holder.named_modules() if isinstance(module, FULL)}  # each once
     is_huggingface = bool(attention_modules(holder))
     if not found and not is_huggingface:
-        do = "pass a model with sbmt's FullAttention, torch.nn.MultiheadAttention, or an encoder of transformers"
-        raise SbmtError("a model with full attention", f"{type(model).__name__} without any", do)
+        do = "pass a model with sbmt's FullAttention, torch.nn.MultiheadAttention, or a Hugging Face encoder"
+        raise SbmtError("a model with full attention", f"{type(model).__name__}, which has none", do)
     if is_huggingface:
         attach(holder, settings)
     replacements = {module: _sparse(name, module, settings) for name, module in found.items()}
@@ -69,13 +69,13 @@ def fitted_layers(model: nn.Module) -> dict[str, SBMAttention]:
     layers = {name: module for name, module in model.named_modules() if isinstance(module, SBMAttention)}
     found = {name: layer for name, layer in layers.items() if layer.learning == "likelihood"}
     if not found:
-        raise SbmtError("a model with fitted masks", f"{type(model).__name__} without any", "call sbmt.sparsify first")
+        raise SbmtError("a model with fitted masks", f"{type(model).__name__}, which has none", "call sparsify first")
     return found
 
 
 def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Module:
     if type(attention) not in FULL and not is_parametrized(attention):
-        do = "use the base class if it computes the same, or sparsify the other parts of the model separately"
+        do = "use the base class if it is equivalent, or sparsify the other parts of the model separately"
         expected = f"{' or '.join(kind.__name__ for kind in FULL)} itself, not a subclass"
         raise SbmtError(expected, f"{type(attention).__name__} as {name}", do)
     if isinstance(attention, nn.MultiheadAttention):
@@ -85,10 +85,10 @@ def _sparse(name: str, attention: nn.Module, settings: dict[str, Any]) -> nn.Mod
 
 
 def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, Any]) -> MultiHeadAttention:
-    """Builds a layer with a fitted mask and the same projections."""
+    """Builds a layer with a fitted mask and the projections of PyTorch's layer."""
     if theirs.bias_k is not None or theirs.add_zero_attn or not theirs._qkv_same_embed_dim:
-        expected = "torch.nn.MultiheadAttention without add_bias_kv, add_zero_attn, kdim and vdim"
-        raise SbmtError(expected, f"{place} with one of these", "exclude this layer")
+        expected = "torch.nn.MultiheadAttention without add_bias_kv, add_zero_attn, kdim or vdim"
+        raise SbmtError(expected, f"{place} with one of them", "sparsify only other parts of the model")
     kind = MultiHeadAttention if theirs.batch_first else SequenceFirst
     first, has_bias = next(theirs.parameters()), theirs.in_proj_bias is not None
     sizes = theirs.embed_dim, theirs.num_heads, theirs.dropout, has_bias
@@ -104,7 +104,7 @@ def _from_torch(place: str, theirs: nn.MultiheadAttention, settings: dict[str, A
 
 
 class SequenceFirst(MultiHeadAttention):
-    """A :class:`~sbmt.MultiHeadAttention` on ``(n, batch, embed_dim)``, like torch's with ``batch_first=False``."""
+    """A :class:`~sbmt.MultiHeadAttention` for inputs ``(n, batch, embed_dim)``, as for ``batch_first=False``."""
 
     batch_first = False
 

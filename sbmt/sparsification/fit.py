@@ -25,7 +25,7 @@ from sbmt.types import AttentionOutput
 
 @dataclass(frozen=True, eq=False)
 class MaskQuality:
-    r"""How well a layer's masks approximate full attention; each number is a mean over queries, ``(heads,)``.
+    r"""Measures of how well a layer's masks approximate full attention, each a mean over queries, ``(heads,)``.
 
     $a_{ij}$ are the weights of full attention and $w_{ij}$ those of reweighted masked attention, 0 without an edge.
 
@@ -85,11 +85,11 @@ def fit_block_models(
             as often as needed.
         steps: Number of Adam steps, on one batch each; a few hundred are enough.
         learning_rate: The largest learning rate; it falls to zero along a cosine over the last third of the steps.
-        n_queries: Number of random queries per sequence that each step uses. Causal masks use all queries.
+        n_queries: Number of random queries per sequence that each step uses; layers with causal masks use all queries.
         n_measured: Number of further batches on which the masks are measured.
-        on_step: A function that is called after each step with the step's number, from 1, and loss.
+        on_step: A function that is called after each step with the step's number, counted from 1, and its loss.
 
-    Raises SbmtError if the model has no fitted masks, a number is out of range, batches run out, or none reach a mask.
+    Raises SbmtError if the model has no fitted masks, a number is out of range, or batches run out or reach no mask.
     Cost: for each step, a forward pass of the network with full attention, and O(n · n_queries) for the fit.
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)
@@ -108,7 +108,7 @@ def fit_block_models(
             calls = seen_calls(model, next(supply))
             if not calls:
                 do = "check how the model is called and, for Hugging Face models, set_attn_implementation"
-                raise SbmtError(f"a batch did not reach any fitted mask: {do}")
+                raise SbmtError(f"a batch reached none of the fitted masks: {do}")
             losses_of_calls = [fit_to(layers[name], heads, n_queries) for name in calls for heads in calls[name]]
             loss = torch.stack(losses_of_calls).sum()
             optimizer.zero_grad()
@@ -131,13 +131,13 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
     layers = fitted_layers(model)
     masks = layers if masks is None else masks
     if missing := layers.keys() - masks.keys():
-        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"add all of {', '.join(layers)}")
+        raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"pass all of {', '.join(layers)}")
     sums: dict[str, Any] = dict.fromkeys(layers, torch.zeros(7, 1))
     for batch in batches:
         for name, heads in seen_heads(model, batch).items():
             sums[name] = sums[name] + _sums(masks[name], heads)
     if unseen := [name for name, numbers in sums.items() if not numbers[-1].any()]:
-        do = "pass batches that reach it, or sparsify only the part of the model that they reach"
+        do = "pass other batches, or sparsify only the part of the model that these batches reach"
         raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)
     report = {}
     for name, (mass, density, missed, size, effective, attended, n_queries) in sums.items():
@@ -195,7 +195,7 @@ def full_attention(
 
 
 def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, ""]:
-    """Computes the loss of a layer's fit to the attention of ``n_queries`` random queries (of all if it is causal)."""
+    """Computes the loss of a layer's fit to the attention of ``n_queries`` random queries, or all if it is causal."""
     n, n_keys = heads.query.shape[2], heads.key.shape[2]
     rows = torch.arange(n) if layer.causal or n <= n_queries else torch.randperm(n)[:n_queries].sort().values
     query_mask = None if heads.query_mask is None else heads.query_mask[:, rows]
@@ -215,7 +215,7 @@ def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, "
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:
-    """Returns the sums over queries for :func:`measure_masks`, at least in float32, since float16 ends at 65,504."""
+    """Returns sums over queries for :func:`measure_masks`, in float32 at least, since float16 ends at 65,504."""
     query, key, value, *masks = heads
     one_hot = torch.eye(key.shape[2], dtype=value.dtype, device=value.device).expand(*key.shape[:2], -1, -1)
     with torch.no_grad(), kept(attention.modules(), "training"):
@@ -242,7 +242,7 @@ def _effective_keys(weights: Tensor) -> Tensor:
 
 @contextmanager
 def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
-    """Restores these attributes on leaving the ``with`` block."""
+    """Restores the named attributes of all objects at the end of the ``with`` block."""
     before = [(thing, name, getattr(thing, name)) for thing in things for name in names]
     try:
         yield
@@ -252,7 +252,7 @@ def kept(things: Iterable[Any], *names: str) -> Iterator[None]:
 
 
 def falling(done: float) -> float:
-    """Returns the learning rate's factor after this share of the steps; it falls to 0 over the last third."""
+    """Returns the learning rate's factor after a share ``done`` of the steps, which falls to 0 over the last third."""
     return 1.0 if done < 2 / 3 else (1 + cos(3 * pi * (done - 2 / 3))) / 2
 
 

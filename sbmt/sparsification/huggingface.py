@@ -23,7 +23,7 @@ def attention_modules(model: nn.Module) -> list[nn.Module]:
 
 
 def attach(model: nn.Module, settings: dict[str, Any]) -> None:
-    """Adds a fitted mask with these settings to every attention module, and stores them for loading in ``config.sbmt``.
+    """Adds a fitted mask to every attention module, and stores the settings in ``config.sbmt`` for loading.
 
     Masks are causal if the modules are. Raises SbmtError if a module attends to another sequence or within a window, if
     only some modules are causal, or if JSON cannot represent the settings.
@@ -33,7 +33,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if not isinstance(value, (str, int, float, type(None))):
             do = "pass a number or a string, since save_pretrained writes it to config.json"
-            raise SbmtError(f"{name} of a type that JSON can store", type(value).__name__, do)
+            raise SbmtError(f"{name} to be of a type that JSON can store", type(value).__name__, do)
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, real_tokens)
     modules = attention_modules(model)
@@ -42,7 +42,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
     are_causal |= {settings[x] for x in ("causal",) if x in settings}
     if len(are_causal) > 1:
         kinds = ", ".join(sorted({type(module).__name__ for module in modules}))
-        raise SbmtError(f"either all or no masks must be causal, got both ({kinds}): sparsify encoder or decoder alone")
+        raise SbmtError(f"all masks or none must be causal, got both ({kinds}): sparsify the encoder or decoder alone")
     settings = settings | {"causal": are_causal.pop()}
     for module in modules:
         name, config = type(module).__name__, getattr(module, "config", None)
@@ -66,7 +66,7 @@ def attach(model: nn.Module, settings: dict[str, Any]) -> None:
 def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: Any) -> Model:
     """Loads a sparsified model that ``save_pretrained`` wrote; ``from_pretrained`` would drop its block models.
 
-    For example, call ``load_sparsified(BertForMaskedLM, "sparse-bert")``; ``arguments`` go to ``from_pretrained``.
+    For example, call ``load_sparsified(BertForMaskedLM, "sparse-bert")``. ``from_pretrained`` also gets ``arguments``.
     """
     if not hasattr(model_class, "from_pretrained"):
         raise SbmtError("a model class such as BertForMaskedLM", repr(model_class), "pass the class of the saved model")
@@ -74,7 +74,7 @@ def load_sparsified(model_class: type[Model], folder: Path | str, **arguments: A
     def build(self: nn.Module, config: Any, *rest: Any, **named: Any) -> None:  # so that their weights are loaded
         model_class.__init__(self, config, *rest, **named)
         if getattr(config, "sbmt", None) is None:
-            raise SbmtError(f"a sparsified model in {folder}", "one without masks", "create one with sbmt.sparsify")
+            raise SbmtError(f"a sparsified model in {folder}", "a model without masks", "create one with sbmt.sparsify")
         attach(self, config.sbmt)
 
     named_alike = {"__init__": build, "__module__": model_class.__module__}  # weights are named after the class
@@ -96,7 +96,7 @@ def attend(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Implements attention, from ``(batch, heads, n, d)`` to ``(batch, n, heads, d)``; never returns weights."""
+    """Attends from heads ``(batch, heads, n, d)`` to values ``(batch, n, heads, d)``; returns None for the weights."""
     fitted, name = getattr(module, CHILD, None), type(module).__name__
     if fitted is None:
         raise SbmtError("a fitted mask in every attention module", f"{name} without one", "call sbmt.sparsify first")
@@ -112,7 +112,7 @@ def attend(
         raise SbmtError("attention scores from queries and keys alone", f"{changes[0]} from {name}", do)
     if attention_mask is not None and (attention_mask.dim() != 2 or attention_mask.dtype != torch.bool):
         expected = "an attention mask (batch, n) that marks padding"
-        raise SbmtError(expected, describe(attention_mask), "do not pass a mask over pairs")
+        raise SbmtError(expected, describe(attention_mask), "do not pass a mask of query-key pairs")
     query_mask = None if attention_mask is None else attention_mask[:, -query.shape[2] :]  # a cache adds keys
     if scaling is not None:
         query = query * (scaling * query.shape[-1] ** 0.5)
@@ -126,14 +126,14 @@ def attend(
 def real_tokens(
     *_: Any, q_length: int, kv_length: int, mask_function: Any, attention_mask: Tensor | None = None, **named: Any
 ) -> Tensor | None:
-    """Returns the mask of real tokens, bool ``(batch, n_keys)``, or None; SbmtError if the model needs another mask."""
+    """Returns the mask of real tokens, bool ``(batch, n_keys)``, or None; raises SbmtError for other kinds of mask."""
     from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
     q_offset, settings = named.get("q_offset", 0), getattr(named.get("config"), "sbmt", None) or {}
     causal = settings.get("causal", False)
     if mask_function is not (causal_mask_function if causal else bidirectional_mask_function):
         wanted = "a causal mask" if causal else "a padding mask"
-        raise SbmtError(f"the model must request {wanted}, got a different one, which sampled masks do not support")
+        raise SbmtError(f"the model must request {wanted}, got a different kind, which sampled masks do not support")
     if (causal and not isinstance(q_offset, int)) or kv_length != q_length + q_offset * causal:
         raise SbmtError("the cache must contain only the tokens so far: do not use a static cache")
     return None if attention_mask is None else attention_mask.bool()

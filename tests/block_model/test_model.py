@@ -187,7 +187,7 @@ def spoilt(shape, value):
         ({"query_membership": spoilt((2, 3, 4, 2), float("nan"))}, r"query_membership in \[0, 1\] without NaN"),
         ({"key_membership": spoilt((2, 3, 5, 2), -0.001)}, r"key_membership in \[0, 1\]"),
         ({"block_matrix": spoilt((3, 2, 2), -0.1), "link": "poisson"}, r"block_matrix in \[0, 1e\+30\] without NaN"),
-        ({"query_mask": torch.ones(2, 4)}, "query_mask to be a bool tensor, True = real token, got torch.float32"),
+        ({"query_mask": torch.ones(2, 4)}, r"query_mask to be a bool tensor \(True = real token\), got torch.float32"),
         ({"key_mask": torch.ones(2, 4, dtype=torch.bool)}, r"key_mask of shape \(2, 5\), got \(2, 4\)"),
         ({"key_mask": torch.ones(5, dtype=torch.bool)}, r"batch sizes and head counts, got .* \(5,\)"),
     ],

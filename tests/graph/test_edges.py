@@ -147,7 +147,7 @@ def parts(**changed):
         ({"row_ptr": torch.tensor([0, 2, 4])}, "end with the number of keys"),
         ({"keys": torch.tensor([[0, 2, 1]])}, "end with the number of keys"),
         ({"shape": (1, 1, 2, 0)}, "at least one example, head, query and key"),
-        ({"multiplicity": torch.tensor([1])}, "one integer per edge as multiplicity"),
+        ({"multiplicity": torch.tensor([1])}, "multiplicity to have one integer per edge"),
         ({"query_mask": torch.ones(1, 2)}, "query_mask to be a bool tensor"),
         ({"key_mask": [True, True, True]}, "key_mask to be a bool tensor"),
         ({"key_mask": torch.ones(1, 2, dtype=torch.bool)}, r"key_mask of shape \(1, 3\)"),
@@ -157,8 +157,8 @@ def parts(**changed):
         ({"keys": torch.tensor([-1, 2, 1])}, r"keys in \[0, 3\)"),
         ({"keys": torch.tensor([2, 0, 1])}, "strictly ascending"),
         ({"keys": torch.tensor([2, 2, 1])}, "strictly ascending"),
-        ({"query_mask": torch.tensor([[True, False]])}, "query_mask is True, got an edge at padding"),
-        ({"key_mask": torch.tensor([[True, False, True]])}, "key_mask is True, got an edge at padding"),
+        ({"query_mask": torch.tensor([[True, False]])}, "query_mask is True, got an edge at a padded token"),
+        ({"key_mask": torch.tensor([[True, False, True]])}, "key_mask is True, got an edge at a padded token"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(changed, message):

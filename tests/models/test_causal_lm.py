@@ -153,10 +153,10 @@ def test_what_cannot_be_decoded_is_refused():
     x = tokens(n=5)
     with torch.no_grad():
         for layer, masks, words in (
-            (SBMAttention(4, 3, 5).eval(), {}, "a cache needs causal attention"),
+            (SBMAttention(4, 3, 5).eval(), {}, "a cache requires causal attention"),
             (SBMAttention(4, 3, 5, causal=True), {}, "eval mode"),
             (SBMAttention(4, 3, 5, causal=True).eval(), {"key_mask": torch.ones(2, 5).bool()}, "not support padding"),
-            (build_attention("full", d_head=4, n_heads=3).eval(), {}, "a cache needs causal attention"),
+            (build_attention("full", d_head=4, n_heads=3).eval(), {}, "a cache requires causal attention"),
         ):
             with pytest.raises(SbmtError, match=words):
                 layer(x, x, x, cache=Cache(), **masks)

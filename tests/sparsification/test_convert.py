@@ -169,10 +169,10 @@ def test_subclasses_are_refused(attention):
 @pytest.mark.parametrize(
     ("model", "arguments", "words"),
     [
-        (nn.Linear(3, 3), {}, "a model with full attention, got Linear without any"),
+        (nn.Linear(3, 3), {}, "a model with full attention, got Linear, which has none"),
         (nn.MultiheadAttention(16, 2, add_bias_kv=True), {}, "without add_bias_kv"),
         (nn.MultiheadAttention(16, 2, add_zero_attn=True), {}, "add_zero_attn"),
-        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim and vdim, got model with one of these"),
+        (nn.MultiheadAttention(16, 2, kdim=8), {}, "kdim or vdim, got model with one of them"),
         (nn.MultiheadAttention(16, 2), {"edges_per_query": 0.0}, "edges_per_query > 0"),
         (nn.MultiheadAttention(16, 2), {"n_cluster": 4}, "n_cluster"),
     ],

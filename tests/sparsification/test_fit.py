@@ -181,6 +181,6 @@ def test_the_fit_is_that_of_a_layer_that_attends_all_pairs(causal):
 def test_other_models_are_refused():
     model = sbmt.sparsify(Twins().eval(), edges_per_query=4.0, n_clusters=16)
     model.forward = model.head.forward
-    for other, words in (model, "did not reach any fitted mask"), (Twins(), "a model with fitted masks, got Twins"):
+    for other, words in (model, "reached none of the fitted masks"), (Twins(), "a model with fitted masks, got Twins"):
         with pytest.raises(sbmt.SbmtError, match=words):
             sbmt.fit_block_models(other, [pairs(2)], steps=2)

@@ -184,8 +184,8 @@ def test_what_cannot_be_loaded_says_why(tmp_path):
             {},
             "attention without a window",
         ),
-        ("bert", {}, {"causal": True}, "either all or no masks must be causal"),
-        ("bert", {}, {"exploration": ExtraKeys(2)}, "exploration of a type that JSON can store, got ExtraKeys"),
+        ("bert", {}, {"causal": True}, "all masks or none must be causal"),
+        ("bert", {}, {"exploration": ExtraKeys(2)}, "exploration to be of a type that JSON can store, got ExtraKeys"),
     ],
 )
 def test_unsupported_attentions_and_settings_are_refused(name, more, settings, why):
@@ -206,11 +206,11 @@ NO_WEIGHTS = r"output_attentions=False, .*set_attn_implementation\(\"eager\"\)"
 @pytest.mark.parametrize(
     ("model", "options", "why"),
     [
-        (lambda: sparsified(make("clip")), {"attention_mask": None}, "got a different one"),
-        (lambda: sparsified(make("llama")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "a mask over pairs"),
+        (lambda: sparsified(make("clip")), {"attention_mask": None}, "got a different kind"),
+        (lambda: sparsified(make("llama")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "a mask of query-key pairs"),
         (lambda: sparsified(make("llama")), {"past_key_values": "static"}, "do not use a static cache"),
         (lambda: sparsified(make("t5")), {}, "got position_bias from T5Attention"),
-        (lambda: sparsified(make("bert")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "a mask over pairs"),
+        (lambda: sparsified(make("bert")), {"attention_mask": torch.ones(3, 1, 20, 20)}, "a mask of query-key pairs"),
         (lambda: sparsified(make("bert")), {"output_attentions": True}, NO_WEIGHTS),
         (lambda: sparsified(make("bert", output_attentions=True)), {}, NO_WEIGHTS),
         (bert_without_masks, {}, "call sbmt.sparsify first"),

@@ -9,7 +9,7 @@ from typing import Any
 
 BLANK = "… Still blank: put your answer in place of the dots, run that cell, then this one again."
 NOT_YET = "✗ Not yet."
-NOTHING = f"{NOT_YET} An answer is `None`: give a value; a function has to `return` it."
+NOTHING = f"{NOT_YET} An answer is `None`. Give a value, or `return` one from your function."
 
 
 def check(*answers: Any, right: Callable[..., Any], wrong: Mapping[str, Callable[..., Any]] | None = None) -> None:

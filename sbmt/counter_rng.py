@@ -84,7 +84,7 @@ _first_example: ContextVar[int] = ContextVar("first_example", default=0)
 
 @contextmanager
 def examples_from(first_example: int) -> Iterator[None]:
-    """Numbers the examples of every batch starting from ``first_example`` inside the ``with`` block.
+    """Makes the numbers of each batch's examples start at ``first_example`` inside the ``with`` block.
 
     For example, a process with examples 4…7 of a batch of eight then makes the same draws as a single process would.
     """

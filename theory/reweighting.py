@@ -52,7 +52,7 @@ def drawn_outputs(
 ) -> np.ndarray:
     """Returns outputs ``(n_draws, n_queries, d)`` for edges drawn with seed 0 and weights 1/max(p, smallest).
 
-    The output of a query without edges is NaN, so every query should have a certain edge or many edges.
+    The output of a query without edges is NaN, so give each query a certain edge or many expected edges.
     """
     rng, probability = np.random.default_rng(0), -np.expm1(-rates)
     weights = np.exp(scores) / np.maximum(probability, smallest)

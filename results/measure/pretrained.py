@@ -42,7 +42,7 @@ def is_found(embedded: Tensor) -> list[float]:
 
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
-    """Returns, for each kind of mask, which halves are retrieved, cosines to full attention, and the density."""
+    """Returns retrieval results, cosines to full attention's embeddings, and the density for each kind of mask."""
     asked, others = texts_of(case.length, case.steps)
     found: dict[str, Any] = {}
     sparse = fitted(others, seed, case.steps, edges_per_query=float(case.c))

@@ -38,7 +38,7 @@ def under_full_attention(sparse: nn.Module) -> nn.Module:
 
 
 def measure(seed: int) -> list[dict[str, Any]]:
-    """Returns each reaction's share of atoms mapped as with full attention, by edges per query and kind of mask.
+    """Returns the share of identically mapped atoms per reaction, by number of edges per query and kind of mask.
 
     Masks are fitted only once, since scaling rates that are optimal for one c makes them optimal for another.
     """

@@ -36,7 +36,7 @@ _FLAGS += [f"-D{purpose.name}={purpose * MAX_HEADS}" for purpose in Purpose]
 def compiler() -> tuple[str, ...] | None:
     """Returns the command of the C++ compiler: the environment variable ``CXX``, or the first of c++, g++ and clang++.
 
-    Returns None if there is no compiler, ``CXX`` is empty, cffi (which calls the loops) is missing, or on Windows.
+    Returns None on Windows, without a compiler, if ``CXX`` is empty, or if cffi, which calls the loops, is missing.
     """
     given = os.environ.get("CXX")
     names = ["c++", "g++", "clang++"] if given is None else [given]

@@ -69,7 +69,7 @@ def sample_with_torch(block_model: BlockModel, exploration: float, seed: int, fi
     for $c_i = -\ln(1 - \bar x_i)/\bar x_i$, at most 32, where $\bar x_i$ bounds the row. Under the Poisson link the
     candidates already have the right distribution, so c = 1 and all are kept.
 
-    Graphs (or, in causal models, queries) with so many expected candidates that this is cheaper are drawn pair by pair.
+    Graphs (in causal models, queries) that expect many candidates are drawn pair by pair, which is then cheaper.
 
     Cost: O(n k²) for the tables, O(log(n k) + k) per edge; only for dense graphs does it grow with n².
     """

@@ -14,7 +14,7 @@ Summary = dict[str, Any]  # of milliseconds and ratios, see summarise()
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant: the timed call receives the result of ``prepare``, which is not timed."""
+    """A contestant whose timed call ``run`` receives the result of ``prepare``, which is not timed."""
 
     run: Callable[[Any], object]
     prepare: Callable[[], Any] = lambda: None

@@ -1,4 +1,4 @@
-"""Finds the tokens that a trained model attends to, and draws the examples with the least and the most dense masks."""
+"""Finds the tokens that a trained model attends to, and draws the examples with the sparsest and densest masks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -141,7 +141,7 @@ class TrainingModule(LightningModule):
         checkpoint |= {"rows": self.rows, "stretch": self.stretch}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restores the mask generator and table. Changed examples, tokeniser or initial weights raise SbmtError."""
+        """Restores the mask generator and table; raises SbmtError if examples, tokeniser or initial weights differ."""
         if changed := [name for name, value in self.origin.items() if checkpoint["origin"].get(name) != value]:
             raise SbmtError("a checkpoint of this run", f"one with different {', '.join(changed)}", "restore the files")
         self.masks.set_state(checkpoint["masks"])

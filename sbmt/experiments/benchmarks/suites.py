@@ -15,11 +15,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
+from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.errors import SbmtError, choose
 from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fitted_setting
 from sbmt.experiments.benchmarks.machine import machine_manifest, peak_of
 from sbmt.experiments.benchmarks.timing import Entry, Summary, race
 from sbmt.experiments.files import read_json, write_json
+from sbmt.kernels.gpu.slots import SlotOutput, compiled_for
+from sbmt.layers.sbm import LARGEST_LEARNED
 from sbmt.types import AttentionOutput
 
 Planned = tuple[Setting, dict[str, Any]]  # with what a results file says of the case
@@ -56,12 +59,19 @@ def _flex_window(n: int, reach: int, device: torch.device) -> Callable[..., Tens
     return partial(torch.compile(flex_attention, dynamic=False), block_mask=mask)
 
 
-CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput]] = {
+def compiled_slots(case: Case) -> SlotOutput:
+    """Runs the compiled PyTorch twin of our kernels for fitted masks."""
+    attend = compiled_for(case.layer, case.query, case.key, SMALLEST_PROBABILITY, LARGEST_LEARNED / 2)
+    return attend(case.query, case.key, case.value)
+
+
+CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput | SlotOutput]] = {
     REFERENCE: full_attention,
     OURS: sbm_attention,
     "flex": flex_window,
+    "compiled": compiled_slots,
 }
-GRAPHS = {"sdpa-graph": REFERENCE, "sbm-graph": OURS}
+GRAPHS = {"sdpa-graph": REFERENCE, "sbm-graph": OURS, "compiled-graph": "compiled"}
 """Contestants that replay another one's forward pass, captured in a CUDA graph."""
 
 

@@ -20,7 +20,7 @@ def milliseconds(x: float) -> str:
 
 
 WRITTEN = {"median": ("ms", milliseconds), "ratio": ("/ SDPA", "{:.2f}".format), "peak": ("MiB", "{:,.1f}".format)}
-TITLES = {REFERENCE: "SDPA", OURS: "SBM"}
+TITLES = {REFERENCE: "SDPA", OURS: "SBM", "compiled": "compiled PyTorch"}
 TITLES |= {name: f"{TITLES[other]} in a CUDA graph" for name, other in GRAPHS.items()}
 
 

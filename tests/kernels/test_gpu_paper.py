@@ -5,7 +5,6 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
@@ -31,21 +30,29 @@ CASES = {  # n_queries, n_keys, sampler, gate rule, δ, reach, causal, masked, w
     "edges, padded, by weight, with a sink": (4, 60, "exact", "weight", 0.02, -1, False, True, True),
     "edges with a window": (13, 13, "exact", "score", 0.02, 1, False, False, False),
     "edges by the law of Algorithm 1": (4, 60, "fastrg", "score", 0.0, -1, False, False, False),
+    "edges, causal, padded, with a window": (5, 60, "exact", "score", 0.02, 1, True, True, False),
+    "both, causal, padded": (40, 70, "exact", "score", 0.02, -1, True, True, True),
 }
 
 
 @pytest.fixture
 def draw_below(monkeypatch):
-    """Sets the share of pairs up to which graphs of any size are drawn by edges."""
-    monkeypatch.setattr("sbmt.kernels.gpu.pairs.FEWEST_KEYS", 1)
-    return lambda share: monkeypatch.setattr("sbmt.kernels.gpu.edges.SPARSE_SHARE", share)
+    """Sets the share of the pairs, and the fewest keys, from which rows are drawn by edges."""
+
+    def change(share, fewest=1):
+        monkeypatch.setattr("sbmt.kernels.gpu.edges.SPARSE_SHARE", share)
+        for module in ("pairs", "edges"):
+            monkeypatch.setattr(f"sbmt.kernels.gpu.{module}.FEWEST_KEYS", fewest)
+
+    return change
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, case):
+def test_values_densities_and_gradients_are_those_of_the_dense_twin(monkeypatch, draw_below, case):
     """Uses tiles, along the edges of the Bernoulli sampler, which has the same uniform numbers."""
-    is_tiled = not case.startswith("edges")
-    draw_below(0.0 if is_tiled else 1.0)
+    is_tiled = not case.startswith(("edges", "both"))
+    is_mixed = case.startswith("both")
+    draw_below(0.0 if is_tiled else 0.06 if is_mixed else 1.0)
     n, n_keys, sampler, rule, extra, reach, causal, masked, has_sink = CASES[case]
     query, key, value = random(2, 1, n, 3), random(2, 1, n_keys, 3), random(2, n_keys, 1, 5).transpose(1, 2)
     sink = random(1) if has_sink else None
@@ -57,6 +64,9 @@ def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, 
         value = value.masked_fill(~key_mask[:, None, :, None], torch.nan)
     block_matrix = (3 * leaves[5]).flatten(1).softmax(1).view(1, 2, 2)  # not symmetric
     largest = 1 if is_tiled and (masked or reach == 0) else 0.2
+    if is_mixed:
+        monkeypatch.setattr("sbmt.kernels.gpu.pairs.TILE", 16)
+        largest = torch.tensor([0.1, 1.0, 0.1], device=DEVICE).repeat_interleave(16)[:n, None]
     given = largest * leaves[3].sigmoid(), block_matrix, leaves[4].sigmoid(), *masks
     model = BlockModel(*given, causal=causal)
     drawn_from = BlockModel(*given, "poisson", causal) if sampler == "fastrg" else model
@@ -67,11 +77,15 @@ def test_values_densities_and_gradients_are_those_of_the_dense_twin(draw_below, 
     if is_tiled:
         assert torch.equal(edges.cells(), (known if window is None else known.with_window(window)).cells())
     else:
-        alone = BlockModel(given[0][1:], block_matrix, given[2][1:], *(x if x is None else x[1:] for x in masks))
+        second, *rest_of_second = (x if x is None else x[1:] for x in (given[0], given[2], *masks))
+        alone = BlockModel(second, block_matrix, *rest_of_second, causal=causal)
         _, keys = list_pairs(alone, sampler == "fastrg", rest[0], 4, extra, reach)
         assert torch.equal(keys, edges.keys[edges.row_ptr[n] :])
     assert bool((edges.degrees() == 0).any()) == (masked or reach < 0) and 0 < edges.n_edges < 0.6 * edges.cell_count
 
+    if is_mixed:
+        found = prepare_edges(model.query_rates, model.key_membership, extra, False, n_keys - n, 16)
+        assert found.is_sparse.tolist() == [[[True, False, True]], [[True] * 3]]  # row 16 of the second is padding
     settings = SimpleNamespace(sink=sink, sampler=sampler, gate_rule=rule)
     found = attend_pairs((query, key, value), model, settings, *rest)
     gate = model.gate(edges).masked_fill(edges.is_near(window), 1.0)
@@ -90,28 +104,56 @@ N_ROWS = [2, 8, 1, 2]  # with the rates above for each kind of keys; the third r
 
 
 @pytest.mark.statistical(share=0.001)
-@pytest.mark.parametrize("is_poisson", [False, True])
-def test_edges_have_the_law(judge, monkeypatch, draw_below, is_poisson):
+@pytest.mark.parametrize(("is_poisson", "causal"), [(False, False), (True, False), (False, True)])
+def test_edges_have_the_law(judge, monkeypatch, draw_below, is_poisson, causal):
     monkeypatch.setattr("sbmt.kernels.gpu.pairs.TILE", 128)
     draw_below(1.0)
     rows, keys = (torch.eye(4).repeat_interleave(torch.tensor(n), 0) for n in (N_ROWS, N_KEYS))
+    visible = torch.ones(len(rows), len(keys))
+    if causal:  # the last rows see some of the last keys, with which they have certain edges
+        rows, keys, visible = rows.flip(0), keys.flip(0), visible.tril(len(keys) - len(rows))
     given = rows.expand(1, 1, -1, -1), torch.tensor([RATES]), keys.expand(1, 1, -1, -1)
-    model, extra = BlockModel(*(x.to(DEVICE) for x in given), link="poisson" if is_poisson else "bilinear"), 0.003
+    link, extra = "poisson" if is_poisson else "bilinear", 0.003
+    model = BlockModel(*(x.to(DEVICE) for x in given), link=link, causal=causal)
     drawn = list_pairs(model, is_poisson, torch.tensor(7, device=DEVICE), 3, extra, -1)
-    edges = EdgeList(*drawn, model.shape, check=True)  # every edge occurs once
+    edges = EdgeList(*drawn, model.shape, *model.masks, check=True)  # every edge occurs once
     counts, rate = rows.T @ edges.to_dense()[0, 0].float().cpu() @ keys, torch.tensor(RATES).double() + extra
     chance = -torch.expm1(-rate) if is_poisson else rate.clamp(max=1)
-    judge(binomial_p_values(counts.round(), np.outer(N_ROWS, N_KEYS), chance))
+    judge(binomial_p_values(counts.round(), rows.T @ visible @ keys, chance))
 
 
-def test_sparse_graphs_are_drawn_by_edges_unless_they_are_causal_or_short():
+@pytest.mark.parametrize("is_poisson", [False, True])
+def test_later_tokens_do_not_change_how_earlier_rows_are_drawn(monkeypatch, draw_below, is_poisson):
+    monkeypatch.setattr("sbmt.kernels.gpu.pairs.TILE", 16)
+    draw_below(0.5, 10)
+    members, block = torch.rand(2, 1, 1, 45, 3, device=DEVICE), torch.rand(1, 3, 3, device=DEVICE) * 0.3
+    members[:, :, :, :33] /= 2  # so that later keys have larger rates
+    seed, listed = torch.tensor(7, device=DEVICE), []
+    for n in (45, 33):
+        model = BlockModel(members[0, :, :, :n], block, members[1, :, :, :n], causal=True)
+        listed.append(list_pairs(model, is_poisson, seed, 0, 0.01, -1))
+    is_sparse = prepare_edges(model.query_rates, model.key_membership, 0.01, is_poisson, 0, 16).is_sparse
+    assert is_sparse.tolist() == [[[False, True, True]]]
+    row_ptr, keys = listed[0]
+    assert torch.equal(row_ptr[:34], listed[1][0]) and torch.equal(keys[: row_ptr[33]], listed[1][1])
+
+
+def test_sparse_rows_are_drawn_by_edges_unless_they_see_few_keys(draw_below):
+    draw_below(1 / 64)
     members, rates = torch.ones(1, 2, 100, 1, device=DEVICE), torch.tensor([0.015, 0.016], device=DEVICE)
     rates = rates[None, :, None, None].expand(1, 2, 3, 1)  # equally many candidates for each pair, in two heads
     for extra, known in ((0.0, [[True, False]]), (0.002, [[False, False]])):
-        assert prepare_edges(rates, members, extra, True).is_sparse.tolist() == known
-    for n, causal, known in ((100, False, False), (512, False, True), (512, True, False)):
+        found = prepare_edges(rates, members, extra, True, None, 2).is_sparse
+        assert found.tolist() == [[[is_sparse] * 2 for is_sparse in known[0]]]
+    rates = rates[:, :1, :1] * torch.tensor([1.0, 1.2, 1.2, 1.0, 1.0], device=DEVICE)[:, None]
+    for fewest, known, n_tiled in ((1, [True, False, True], 4), (98, [False, False, True], 4), (101, [False] * 3, 6)):
+        draw_below(1 / 64, fewest)
+        found = prepare_edges(rates, members[:, :1], 0.0, True, 95, 2)  # by the first row of two
+        assert found.is_sparse.tolist() == [[known]] and found.n_tiled.tolist() == [[n_tiled]]
+    draw_below(1 / 64, 99)
+    for n, known in ((98, False), (99, True)):
         x, seed = torch.ones(1, 1, n, 1, device=DEVICE), torch.tensor(7, device=DEVICE)
-        model = BlockModel(x, x[0, :, :1], x, causal=causal)
+        model = BlockModel(x, x[0, :, :1], x)
         assert prepare_pairs(x, model, (x, x, x), None, False, seed, 0, 0.0, -1)[3].has_edges == known
 
 

@@ -4,7 +4,8 @@ Row i draws Poisson candidates at rate $c_i x_{ij}$ as :func:`sbmt.samplers.exac
 the row's rates, then a key of that cluster by running sums over keys. Only the first candidate on each key counts, and
 it is kept with probability $p(x_{ij}) / (1 - e^{-c_i x_{ij}})$. Rows that expect many candidates are drawn key by key.
 As for fitted masks, no edge is stored, tiles of candidates are drawn again wherever they are needed, and the host never
-waits: the device itself decides which graphs are sparse, and :mod:`sbmt.kernels.gpu.pairs` attends in the others.
+waits: the device itself decides which graphs are sparse, and :mod:`sbmt.kernels.gpu.pairs` attends in the others. In
+causal masks it decides for each tile of rows, by the keys that the first one sees, so that later tokens change nothing.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from sbmt.kernels.gpu.draw import (
 from sbmt.kernels.gpu.tokens import are_real, rows_of, tile
 
 SPARSE_SHARE = 1 / 64  # candidates per pair up to which edges move less memory than tiles take time (docs/speed.md)
-FEWEST_KEYS = 512  # with fewer keys all graphs are tiled, since launches would take longer
+FEWEST_KEYS = 512  # rows with fewer keys are tiled, since launches would take longer
 MOST_BOOST = 32.0  # as in the sampler
 ROUNDED = 1 + 1e-5  # so that rounding never makes c too small
 
@@ -38,7 +39,8 @@ class Sparse(NamedTuple):
 
     until: Any  # float64 (graphs, n_keys, k), running sums of the keys' memberships
     boost: Any  # c, (graphs, n_queries)
-    is_sparse: Any  # (graphs,), which graphs are drawn by edges
+    is_sparse: Any  # (graphs, tiles), which rows are drawn by edges
+    n_tiled: Any  # (graphs,), in causal masks the number of rows up to the last tile that is not
 
 
 class Row(NamedTuple):
@@ -52,6 +54,7 @@ class Row(NamedTuple):
     rates: Any  # to all clusters
     ends: Any  # running sums of the rates to all keys of each cluster
     boost: Any
+    n_seen: Any  # keys that the row may attend to, the first ones
     low: Any  # the window's first and last key
     high: Any
     n_drawn: Any  # candidates that are drawn by rates
@@ -65,17 +68,19 @@ class Row(NamedTuple):
 def _enter_row(draw, sparse, s: tl.constexpr):
     query, graph = tl.program_id(0), tl.program_id(1).to(tl.int64)
     example, head, at = graph // draw.n_heads, graph % draw.n_heads, graph * draw.n_queries + query
-    c = tl.arange(0, s.padded)
+    c, place, n_seen = tl.arange(0, s.padded), query + draw.offset, draw.n_keys
+    if s.causal:
+        n_seen = place + 1
     rates = tl.load(rows_of(draw.rates, example, head, query) + c, c < s.k, 0.0)
-    last = sparse.until + ((graph + 1) * draw.n_keys - 1) * s.k
+    last = sparse.until + (graph * draw.n_keys + n_seen - 1) * s.k
     ends = tl.cumsum(rates * tl.load(last + c, c < s.k, 0.0).to(rates.dtype), 0)
     boost = tl.load(sparse.boost + at)
-    total, spread = boost * tl.max(ends, 0), boost * draw.extra * draw.n_keys
+    total, spread = boost * tl.max(ends, 0), boost * draw.extra * n_seen
     low, high = 0, -1
     if draw.reach >= 0:
-        low, high = tl.maximum(query - draw.reach, 0), tl.minimum(query + draw.reach, draw.n_keys - 1)
-    n_drawn, n_spread, n_cells = 0, 0, draw.n_keys
-    if total + spread <= draw.n_keys * DENSE_SHARE:
+        low, high = tl.maximum(place - draw.reach, 0), tl.minimum(place + draw.reach, n_seen - 1)
+    n_drawn, n_spread, n_cells = 0, 0, n_seen
+    if total + spread <= n_seen * DENSE_SHARE:
         n_cells = 0
         n_drawn = draw_number(total, draw, example, head, query, 0)
         n_spread = draw_number(spread, draw, example, head, query, 1)
@@ -84,8 +89,15 @@ def _enter_row(draw, sparse, s: tl.constexpr):
     n_tiles = first_point + tl.cdiv(n_points, s.tile)
     if not are_real(draw.query_mask, example, query, query >= 0, s.has_query_mask):
         n_tiles = 0
-    place = at, graph, example, head, query
-    return Row(*place, rates, ends, boost, low, high, n_drawn, n_points, n_near, first_point, n_tiles)
+    of_row = at, graph, example, head, query, rates, ends, boost, n_seen
+    return Row(*of_row, low, high, n_drawn, n_points, n_near, first_point, n_tiles)
+
+
+@triton.jit
+def _is_sparse(draw, sparse, s: tl.constexpr):
+    """Whether the program's row is drawn by edges."""
+    n_tiles = tl.cdiv(draw.n_queries, s.tile)
+    return tl.load(sparse.is_sparse + tl.program_id(1) * n_tiles + tl.program_id(0) // s.tile) != 0
 
 
 @triton.jit
@@ -94,12 +106,12 @@ def _candidates(draw, sparse, row, t, s: tl.constexpr):
     w0, w1, w2, _ = random_words(draw, row.example, row.head, row.query, CANDIDATE, t)
     cluster = tl.sum((row.ends[None, :] <= (uniform(w0) * tl.max(row.ends, 0))[:, None]).to(tl.int32), 1)
     of_cluster = sparse.until + row.graph * draw.n_keys * s.k + tl.minimum(cluster, s.k - 1)
-    mass = tl.load(of_cluster + (draw.n_keys - 1).to(tl.int64) * s.k)
+    mass = tl.load(of_cluster + (row.n_seen - 1).to(tl.int64) * s.k)
     place, none = (w1.to(tl.float64) + 0.5) / 4294967296.0 * mass, t.to(tl.int64) * 0
-    keys = first_above(of_cluster, s.k, place, none, none + draw.n_keys, s.steps).to(tl.int32)
-    anywhere = ((w2.to(tl.float64) + 0.5) / 4294967296.0 * draw.n_keys).to(tl.int32)
+    keys = first_above(of_cluster, s.k, place, none, none + row.n_seen, s.steps).to(tl.int32)
+    anywhere = ((w2.to(tl.float64) + 0.5) / 4294967296.0 * row.n_seen).to(tl.int32)
     keys = tl.where(t < row.n_drawn, keys, anywhere)
-    return keys, (t < row.n_points) & (keys < draw.n_keys)  # rounding alone leads to a cluster without keys
+    return keys, (t < row.n_points) & (keys < row.n_seen)  # rounding alone leads to a cluster without keys
 
 
 @triton.jit
@@ -125,7 +137,7 @@ def _visit(draw, sparse, row, q, s: tl.constexpr):
         is_edge = keys <= row.high
     elif is_cell:
         keys = (q - row.n_near) * s.tile + lane
-        is_edge = keys < draw.n_keys
+        is_edge = keys < row.n_seen
     else:
         keys, is_edge = _candidates(draw, sparse, row, (q - row.first_point) * s.tile + lane, s)
         is_repeat = (keys[:, None] == keys[None, :]) & is_edge[None, :] & (lane[None, :] < lane[:, None])
@@ -154,7 +166,7 @@ def _visit(draw, sparse, row, q, s: tl.constexpr):
 @triton.jit
 def list_by_edges_kernel(draw, sparse, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexpr):
     """Counts the edges of a row, or lists their cells."""
-    if tl.load(sparse.is_sparse + tl.program_id(1)) == 0:
+    if not _is_sparse(draw, sparse, s):
         return
     row, number = _enter_row(draw, sparse, s), 0
     for q in range(row.n_tiles):
@@ -171,7 +183,7 @@ def list_by_edges_kernel(draw, sparse, degrees, row_ptr, out, s: tl.constexpr, F
 @triton.jit
 def attend_by_edges_kernel(draw, inputs, sparse, out, log_sum, degrees, s: tl.constexpr, HAS_SINK: tl.constexpr):
     """Attends along the edges of a row."""
-    if tl.load(sparse.is_sparse + tl.program_id(1)) == 0:
+    if not _is_sparse(draw, sparse, s):
         return
     row = _enter_row(draw, sparse, s)
     real = log_sum.dtype.element_ty
@@ -205,7 +217,7 @@ def backward_by_edges_kernel(
     s: tl.constexpr, IS_SCORE: tl.constexpr,
 ):  # fmt: skip
     """Computes the gradients of a query and its rates, and adds to those of memberships, keys and values."""
-    if tl.load(sparse.is_sparse + tl.program_id(1)) == 0:
+    if not _is_sparse(draw, sparse, s):
         return
     row = _enter_row(draw, sparse, s)
     real = log_sum.dtype.element_ty
@@ -234,13 +246,29 @@ def backward_by_edges_kernel(
     tl.store(to_rates + row.at * s.k + k, of_rates, k < s.k)
 
 
-def prepare_edges(rates: Tensor, members: Tensor, extra: float, is_poisson: bool) -> Sparse:
-    """Prepares the kernels' inputs from the queries' rates to clusters and the keys' memberships, in O(n k)."""
+def prepare_edges(
+    rates: Tensor, members: Tensor, extra: float, is_poisson: bool, offset: int | None, tile: int
+) -> Sparse:
+    """Prepares the kernels' inputs from the queries' rates to clusters and the keys' memberships, in O(n k).
+
+    In causal masks ``offset`` is the number of keys before the first query's own; in others it is None. ``tile`` is the
+    number of rows that are drawn alike.
+    """
     until, n_keys = members.cumsum(2, dtype=torch.float64), members.shape[2]
+    seen = slice(-1, None)
+    n_seen: Any = n_keys
+    if offset is not None:
+        seen, n_seen = slice(offset, None), torch.arange(offset + 1, n_keys + 1, device=rates.device)
     boost = rates.new_ones(rates.shape[:3])
     if not is_poisson:
-        bound = (rates * members.amax(2, keepdim=True)).sum(3) + extra  # ≥ max_j x_ij
+        most = members.amax(2, keepdim=True) if offset is None else members.cummax(2).values
+        bound = (rates * most[:, :, seen]).sum(3) + extra  # ≥ max_j x_ij
         bound = (bound * ROUNDED).clamp(1e-30, 1.0)
         boost = (-torch.log1p(-bound) / bound * ROUNDED).clamp(max=MOST_BOOST)
-    number = boost * ((rates * until[:, :, -1:].to(rates.dtype)).sum(3) + extra * n_keys)  # of candidates per row
-    return Sparse(until, boost, number.clamp(max=n_keys).mean(2) <= SPARSE_SHARE * n_keys)
+    number = boost * ((rates * until[:, :, seen].to(rates.dtype)).sum(3) + extra * n_seen)  # of candidates per row
+    if offset is None:
+        is_sparse = number.clamp(max=n_keys).mean(2, keepdim=True) <= SPARSE_SHARE * n_keys
+        return Sparse(until, boost, is_sparse.expand_as(boost)[:, :, ::tile].contiguous(), until)
+    is_sparse = ((number <= SPARSE_SHARE * n_seen) & (n_seen >= FEWEST_KEYS))[:, :, ::tile].contiguous()
+    ends = torch.arange(tile, tile * is_sparse.shape[2] + 1, tile, device=rates.device)
+    return Sparse(until, boost, is_sparse, ends.masked_fill(is_sparse, 0).amax(2))

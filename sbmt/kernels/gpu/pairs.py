@@ -1,7 +1,7 @@
 """The paper's masks: tiles of queries by keys draw their edges, attend along them, and draw them again backward.
 
 A tile's rates are a matrix product, as its scores are, so time does not depend on the density; memory is linear in n.
-Graphs that are sparse are left to :mod:`sbmt.kernels.gpu.edges`, whose programs return at once for all others.
+Queries that are sparse are left to :mod:`sbmt.kernels.gpu.edges`, whose programs return at once for all others.
 The plain twins are :func:`sbmt.samplers.bernoulli.sample_bernoulli` and :func:`sbmt.attention.dense.attend_dense`.
 """
 
@@ -42,7 +42,7 @@ class Sizes(NamedTuple):
     width_value: int
     tile: int
     steps: int  # steps of a search among all keys
-    has_edges: bool  # whether sparse graphs are drawn by edges
+    has_edges: bool  # whether sparse tiles are drawn by edges
     is_poisson: bool  # whether an edge has probability 1 − e^(−x) instead of min(x, 1)
     causal: bool
     has_query_mask: bool
@@ -74,11 +74,21 @@ def _store(to, t, x, N: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _number(sparse, n, s: tl.constexpr):
-    """Returns the number of tokens to visit, which is 0 in graphs that are drawn by edges."""
+def _number(draw, sparse, number, s: tl.constexpr):
+    """Returns the number of queries, or 0 if those of this tile are drawn by edges."""
+    n = draw.n_queries
     if s.has_edges:
-        n = tl.where(tl.load(sparse.is_sparse + tl.program_id(1)), 0, n)
+        n = tl.where(tl.load(sparse.is_sparse + tl.program_id(1) * tl.cdiv(n, s.tile) + number), 0, n)
     return n
+
+
+@triton.jit
+def _number_seen(draw, n_queries, s: tl.constexpr):
+    """Returns the number of keys that the program's tile of queries may attend to, 0 if it has no queries."""
+    n = draw.n_keys
+    if s.causal:
+        n = tl.minimum(n, (tl.program_id(0) + 1) * s.tile + draw.offset)
+    return tl.where(n_queries > 0, n, 0)
 
 
 @triton.jit
@@ -120,7 +130,8 @@ def _find_edges(draw, queries, keys, s: tl.constexpr):
 
 @triton.jit
 def _list_kernel(draw, inputs, sparse, degrees, row_ptr, out, s: tl.constexpr, FILL: tl.constexpr):
-    n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
+    n_queries = _number(draw, sparse, tl.program_id(0), s)
+    n_keys = _number_seen(draw, n_queries, s)
     queries, _ = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     number = queries.at * 0
     if FILL:
@@ -138,7 +149,8 @@ def _list_kernel(draw, inputs, sparse, degrees, row_ptr, out, s: tl.constexpr, F
 
 @triton.jit
 def _attend_kernel(draw, inputs, sparse, out, log_sum, degrees, s: tl.constexpr, HAS_SINK: tl.constexpr):
-    n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
+    n_queries = _number(draw, sparse, tl.program_id(0), s)
+    n_keys = _number_seen(draw, n_queries, s)
     queries, query = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     real = log_sum.dtype.element_ty
     most, below = tl.full([s.tile], -float("inf"), real), tl.full([s.tile], 0.0, real)
@@ -168,17 +180,26 @@ def _backward_kernel(
     IS_SCORE: tl.constexpr, OF_KEYS: tl.constexpr,
 ):  # fmt: skip
     """Computes gradients of a tile of queries and their rates, or of keys, values and memberships."""
-    n_queries, n_keys = _number(sparse, draw.n_queries, s), _number(sparse, draw.n_keys, s)
+    first, n_others, n_keys = 0, draw.n_queries, draw.n_keys
     if OF_KEYS:
+        n_others = _number(draw, sparse, 0, s)
+        if s.causal:
+            first = tl.maximum(tl.program_id(0) * s.tile - draw.offset, 0) // s.tile
+            if s.has_edges:
+                n_others = tl.load(sparse.n_tiled + tl.program_id(1)).to(tl.int32)
+        n_keys = tl.where(n_others > 0, n_keys, 0)
         keys, key, value = _enter(draw, inputs, n_keys, tl.program_id(0), s, True)
     else:
+        n_queries = _number(draw, sparse, tl.program_id(0), s)
+        n_keys = _number_seen(draw, n_queries, s)
+        n_others = n_keys
         queries, query = _enter(draw, inputs, n_queries, tl.program_id(0), s, False)
     real = log_sum.dtype.element_ty
     of_rates, of_score = tl.full([s.tile, s.padded], 0.0, real), tl.full([s.tile, s.width], 0.0, real)
     of_value, per_edge = tl.full([s.tile, s.width_value], 0.0, real), tl.load(grad_degrees + tl.program_id(1))
-    for other in range(tl.cdiv(n_queries if OF_KEYS else n_keys, s.tile)):
+    for other in range(first, tl.cdiv(n_others, s.tile)):
         if OF_KEYS:
-            queries, query = _enter(draw, inputs, n_queries, other, s, False)
+            queries, query = _enter(draw, inputs, _number(draw, sparse, other, s), other, s, False)
         else:
             keys, key, value = _enter(draw, inputs, n_keys, other, s, True)
         grad = _load(grad_out, queries, s.d_value, s.width_value)
@@ -208,15 +229,12 @@ def prepare_pairs(
     rates: Tensor, model: Any, tokens: tuple[Tensor, ...], sink: Tensor | None, is_poisson: bool, seed: Tensor,
     first_example: int, extra: float, reach: int,
 ) -> tuple[Draw, Inputs, Sparse, Sizes]:  # fmt: skip
-    """Prepares the kernels' inputs from a model with dense memberships, its queries' rates, queries, keys and values.
-
-    Causal graphs are never drawn by edges, so that later tokens do not change how earlier ones are drawn.
-    """
+    """Prepares inputs from a model with dense memberships, its queries' rates, and queries, keys and values."""
     query_mask, key_mask, causal = model.masks
     masks, offset = (query_mask, key_mask), model.shape[3] - model.shape[2] if causal else 0
     rates, members = rates.detach(), model.key_membership.detach()
-    has_edges = not causal and model.shape[3] >= FEWEST_KEYS
-    sparse = prepare_edges(rates, members, extra, is_poisson) if has_edges else Sparse(seed, seed, seed)
+    has_edges, by = model.shape[3] >= FEWEST_KEYS, (is_poisson, offset if causal else None, TILE)
+    sparse = prepare_edges(rates, members, extra, *by) if has_edges else Sparse(*(seed,) * 4)
     sides = strided(rates), seed, seed, strided(members)
     real = (strided_mask(mask, seed) for mask in masks)
     numbers = seed, first_example, float(extra), reach, offset, *model.shape[2:], model.shape[1]

@@ -156,7 +156,7 @@ bench: $(STAMP)
 # GPU_ARGS=--quick measures less. What is measured and trained lies in runs/gpu; remove it to start anew.
 gpu: $(STAMP)
 	mkdir -p results/gpu
-	$(BIN)/python -m pytest -q -n0 tests/kernels/test_gpu.py tests/kernels/test_gpu_paper.py tests/kernels/test_slots.py
+	$(BIN)/python -m pytest -q -n0 tests/kernels/test_gpu.py tests/kernels/test_gpu_paper.py tests/kernels/test_points.py
 	$(BIN)/python -m pytest -q -n0 -m gpu tests/graph tests/experiments/benchmarks
 	$(BIN)/sbmt bench --device cuda --suite fitted --json runs/gpu/bench_fitted.json $(GPU_ARGS)
 	cp runs/gpu/bench_fitted.json results/gpu

@@ -21,7 +21,7 @@ from sbmt.experiments.benchmarks.cases import MADE_UP, Case, Setting, build, fit
 from sbmt.experiments.benchmarks.machine import machine_manifest, peak_of
 from sbmt.experiments.benchmarks.timing import Entry, Summary, race
 from sbmt.experiments.files import read_json, write_json
-from sbmt.kernels.gpu.slots import SlotOutput, compiled_for
+from sbmt.kernels.gpu.points import compiled_for
 from sbmt.layers.sbm import LARGEST_LEARNED
 from sbmt.types import AttentionOutput
 
@@ -59,18 +59,13 @@ def _flex_window(n: int, reach: int, device: torch.device) -> Callable[..., Tens
     return partial(torch.compile(flex_attention, dynamic=False), block_mask=mask)
 
 
-def compiled_slots(case: Case) -> SlotOutput:
-    """Runs the compiled PyTorch twin of our kernels for fitted masks."""
+def compiled_points(case: Case) -> Any:
+    """Runs plain PyTorch in static shapes, compiled for the case."""
     attend = compiled_for(case.layer, case.query, case.key, SMALLEST_PROBABILITY, LARGEST_LEARNED / 2)
     return attend(case.query, case.key, case.value)
 
 
-CONTESTANTS: dict[str, Callable[[Case], Tensor | AttentionOutput | SlotOutput]] = {
-    REFERENCE: full_attention,
-    OURS: sbm_attention,
-    "flex": flex_window,
-    "compiled": compiled_slots,
-}
+CONTESTANTS = {REFERENCE: full_attention, OURS: sbm_attention, "flex": flex_window, "compiled": compiled_points}
 GRAPHS = {"sdpa-graph": REFERENCE, "sbm-graph": OURS, "compiled-graph": "compiled"}
 """Contestants that replay another one's forward pass, captured in a CUDA graph."""
 

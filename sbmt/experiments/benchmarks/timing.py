@@ -64,13 +64,7 @@ def race(
 
 
 def summarise(seconds: list[float], reference: list[float]) -> Summary:
-    """Returns median and quartiles (``low``, ``high``) of times in milliseconds and of ratios.
-
-    Example:
-        >>> found = summarise([0.002, 0.001], [0.001, 0.001])
-        >>> found["median"], found["ratio"], found["rounds"]
-        (1.5, 1.5, 2)
-    """
+    """Returns median and quartiles (``low``, ``high``) of times in milliseconds and of ratios."""
     taken, quartiles = np.asarray(seconds), (0.25, 0.5, 0.75)
     times = np.quantile(1e3 * taken, quartiles)
     ratios = np.quantile(taken / np.asarray(reference), quartiles)

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 SAFE = 5.0  # standard deviations of the number of points by which the slots exceed its greatest mean
 
 
-class SlotOutput(NamedTuple):
+class PointsOutput(NamedTuple):
     """Values ``(batch, heads, n, d_value)``, the loss of the fit, and how many rows use all slots and may lack some."""
 
     values: Tensor
@@ -97,9 +97,9 @@ def draw_points(rates: Rates, extra: float, n_slots: int) -> tuple[Tensor, Tenso
     return torch.where(place < ends[..., -1:], keys, (u[4] * n).long()), is_drawn
 
 
-def attend_in_slots(
+def attend_to_points(
     layer: Any, query: Tensor, key: Tensor, value: Tensor, *, n_slots: int, smallest: float, largest: float
-) -> SlotOutput:
+) -> PointsOutput:
     """Attends as a fitted layer does, in training if gradients are enabled; rates below ``smallest`` weigh like it."""
     rates, n = infer_rates(layer, query, key, largest), key.shape[2]
     extra = layer.exploration.probability(n) if torch.is_grad_enabled() else 0.0
@@ -125,16 +125,18 @@ def attend_in_slots(
     if torch.is_grad_enabled():
         gain = (weights.detach()[..., 1:] * rate.clamp(min=1e-30).log()).sum()
         loss = (rates.by_part.sum() - layer.edges_per_query * gain) / loops.numel()
-    return SlotOutput(values, loss, n_full)
+    return PointsOutput(values, loss, n_full)
 
 
 @lru_cache(1)
-def compiled_for(layer: Any, query: Tensor, key: Tensor, smallest: float, largest: float) -> Callable[..., SlotOutput]:
-    """Compiles :func:`attend_in_slots` for these tokens, with slots for nearly all points of all rows in training."""
+def compiled_for(
+    layer: Any, query: Tensor, key: Tensor, smallest: float, largest: float
+) -> Callable[..., PointsOutput]:
+    """Compiles :func:`attend_to_points` for these tokens, with slots for nearly all points of all rows in training."""
     torch.compiler.reset()  # since torch no longer compiles a function after a few shapes
     with torch.no_grad():
         most = infer_rates(layer, query, key, largest).by_part.sum((3, 4)).max().item()
     most += key.shape[2] * layer.exploration.probability(key.shape[2])
     n_slots = int(most + SAFE * most**0.5) + 1
-    attend = partial(attend_in_slots, layer, n_slots=n_slots, smallest=smallest, largest=largest)
+    attend = partial(attend_to_points, layer, n_slots=n_slots, smallest=smallest, largest=largest)
     return torch.compile(attend, fullgraph=True, dynamic=False)

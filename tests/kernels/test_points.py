@@ -12,7 +12,7 @@ from sbmt import build_attention
 from sbmt.block_model.model import SMALLEST_PROBABILITY, ExtraKeys
 from sbmt.experiments.benchmarks.cases import build, fitted_setting
 from sbmt.experiments.benchmarks.suites import entry
-from sbmt.kernels.gpu.slots import attend_in_slots, compiled_for, draw_points, infer_rates
+from sbmt.kernels.gpu.points import attend_to_points, compiled_for, draw_points, infer_rates
 from sbmt.layers.sbm import LARGEST_LEARNED
 from tests.kernels.on_gpu import DEVICE
 from tests.statistics import binomial_p_values, joint_p_values
@@ -58,7 +58,7 @@ def test_points_are_poisson_and_their_sums_estimate_those_of_full_attention(judg
 
     layer.sink.data.fill_(30.0)  # values times e^30 are the sums of weights times values, and the weights' last sum
     value = torch.cat([value, torch.ones_like(value[..., :1])], -1)
-    found = attend_in_slots(layer, query, key, value, n_slots=40, smallest=1e-30, largest=LARGEST)
+    found = attend_to_points(layer, query, key, value, n_slots=40, smallest=1e-30, largest=LARGEST)
     assert found.n_full == 0
     sums = found.values.detach().cpu() * torch.tensor(30.0).double().exp()
     expected = ((query[0] @ key[0].mT / 3**0.5).exp() @ value[0]).cpu()
@@ -74,7 +74,7 @@ def test_values_loss_and_gradients_are_those_of_the_dense_twin(layer, is_trainin
     keys, is_drawn = draw_points(infer_rates(layer, query, key, LARGEST), extra, 40)
     torch.manual_seed(1)
     with torch.set_grad_enabled(is_training):
-        found = attend_in_slots(layer, query, key, value, n_slots=40, smallest=smallest, largest=LARGEST)
+        found = attend_to_points(layer, query, key, value, n_slots=40, smallest=smallest, largest=LARGEST)
 
     loops, rate = torch.eye(N, dtype=torch.bool, device=DEVICE), dense_rates(layer, query, key)
     points = number_of_points(keys, is_drawn).masked_fill(loops, 0.0)
@@ -125,5 +125,5 @@ def test_the_benchmark_compiles_it_as_one_graph_with_slots_enough(monkeypatch, i
 
 def test_rows_without_a_free_slot_are_counted(layer):
     query, key, value = random_tokens(1)
-    found = attend_in_slots(layer, query, key, value, n_slots=1, smallest=0.05, largest=LARGEST)
+    found = attend_to_points(layer, query, key, value, n_slots=1, smallest=0.05, largest=LARGEST)
     assert 0 < found.n_full <= HEADS * N and found.values.isfinite().all()

@@ -121,7 +121,6 @@ language: $(STAMP)
 	cp runs/mlm-edges/result.json results/mlm-edges.json
 	$(BIN)/python results/measure/attention_mass.py
 	$(BIN)/python results/measure/pretrained.py
-	$(BIN)/python results/measure/sparse_inputs.py
 	$(BIN)/python results/measure/pretrained_tasks.py
 	$(BIN)/python results/measure/pretrained_time.py
 	$(INSTALL) --no-deps rxnmapper==0.4.3

@@ -198,7 +198,7 @@ BUILD = """
 import sys
 from unittest import mock
 import torch
-from results.measure.gpu import built_for
+from results.measure.kernels import built_for
 from sbmt import build_attention
 from sbmt.kernels.gpu import pairs
 

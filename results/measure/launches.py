@@ -61,11 +61,13 @@ def run_once(
     tokens = [torch.randn(1, HEADS, n, WIDTH, dtype=torch.bfloat16, requires_grad=is_training) for _ in range(3)]
     gradients, counter = [torch.randn_like(tokens[0]), torch.ones(())], Count()
     places = {"layers.sbm.has_kernels_for": True, "layers.functional.has_kernels_for": True}
-    for place, answer in (places | {"block_model.crossed.can_run_on": False}).items():
-        mock.patch(f"sbmt.{place}", return_value=answer).start()
-    mock.patch("sbmt.block_model.crossed.in_range", lambda name, x, upper: x).start()
-    mock.patch.object(type(triton.jit(run_once)), "run", lambda *args, **options: counter.run(*args, **options)).start()
     try:
+        for place, answer in (places | {"block_model.crossed.can_run_on": False}).items():
+            mock.patch(f"sbmt.{place}", return_value=answer).start()
+        mock.patch("sbmt.block_model.crossed.in_range", lambda name, x, upper: x).start()
+        mock.patch.object(
+            type(triton.jit(run_once)), "run", lambda *args, **options: counter.run(*args, **options)
+        ).start()
         with torch.set_grad_enabled(is_training), counter:
             found = layer(*tokens, query_mask=masks[0], key_mask=masks[1])
             counter.forward = counter.launches

@@ -53,7 +53,6 @@ def flex_window(case: Case) -> Tensor:
 
 @cache
 def _flex_window(n: int, reach: int, device: torch.device) -> Callable[..., Tensor]:
-    torch.compiler.reset()  # since torch no longer compiles a function after a few masks
     make_mask = torch.compile(create_block_mask)  # which otherwise needs memory for all pairs
     mask = make_mask(lambda b, h, i, j: (i - j).abs() <= reach, None, None, n, n, device=str(device))
     return partial(torch.compile(flex_attention, dynamic=False), block_mask=mask)
@@ -199,6 +198,8 @@ def run_suites(
         remaining = track(planned[len(cases) :], description=name)
         for setting, pair in groupby(remaining, key=lambda one: one[0]):
             case = build(setting, device=device, dtype=DTYPES[device])
+            if device == "cuda":
+                torch.compiler.reset()  # since torch no longer compiles a function after a few shapes
             for _, about in pair:
                 found = compare(case, about["is_training"], contestants, seconds=seconds, least=least)
                 cases.append(about | {"results": found})

@@ -133,7 +133,6 @@ def compiled_for(
     layer: Any, query: Tensor, key: Tensor, smallest: float, largest: float
 ) -> Callable[..., PointsOutput]:
     """Compiles :func:`attend_to_points` for these tokens, with slots for nearly all points of all rows in training."""
-    torch.compiler.reset()  # since torch no longer compiles a function after a few shapes
     with torch.no_grad():
         most = infer_rates(layer, query, key, largest).by_part.sum((3, 4)).max().item()
     most += key.shape[2] * layer.exploration.probability(key.shape[2])

@@ -102,7 +102,7 @@ long-range: $(STAMP)
 	$(BIN)/sbmt data prepare retrieval
 	for task in $(LONG_RANGE); do \
 	    $(BIN)/sbmt study $$task --workers 2 $(call figure,$$task) || exit 1; \
-	    cp runs/$$task/result.json results/$$task.json; \
+	    cp runs/$$task/result.json results/$$task.json || exit 1; \
 	done
 	$(BIN)/python results/measure/paired.py
 	$(BIN)/python results/write_tables.py
@@ -136,7 +136,7 @@ results: $(STAMP)
 	cp runs/demo3/demo.png results/demo.png
 	for study in $(STUDIES); do \
 	    $(BIN)/sbmt study $$study --workers 2 $(call figure,$$study) || exit 1; \
-	    cp runs/$$study/result.json results/$$study.json; \
+	    cp runs/$$study/result.json results/$$study.json || exit 1; \
 	done
 	$(BIN)/python results/measure/recall_lengths.py
 	$(BIN)/python results/measure/ste_bias.py

@@ -1,10 +1,10 @@
 """Counts the work of a fitted layer on a GPU, without one; writes ``results/gpu/counted.json``.
 
 ``python results/measure/gpu.py`` runs a layer of the preset *fitted* (c = 16, 8 heads of width 64, bfloat16, one
-sequence), with every Triton kernel replaced by a stub that records its launch. This works because no shape depends on
-the drawn edges. The script counts launches, device synchronisations, and the bytes of the tensors that operations read
-or write, each once. It counts launches for other settings, too. It also builds every kernel for compute capabilities
-8.0 and 9.0, and in causal order with padding, to report registers and spills.
+sequence), with every Triton kernel replaced by a stub that records its launch. The script counts launches, device
+synchronisations, and the bytes of the tensors that operations read or write, each once. It counts launches for other
+settings, too. It also builds every kernel for compute capabilities 8.0 and 9.0, and in causal order with padding, to
+report registers and spills.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Runs a layer's GPU kernels without a GPU: each launch is only recorded, with the tensors that it reads or writes.
 
-This works since no shape depends on what is drawn.
+This works because no shape depends on the drawn edges.
 """
 
 from typing import Any

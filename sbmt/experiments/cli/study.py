@@ -35,8 +35,8 @@ def demo(
 ) -> None:
     """Compare networks trained with full attention, SBM as published, a fitted mask and a random mask of equal density.
 
-    The task is to mark repeated tokens in sequences of 64 values, drawn from 64 possible ones. At the end, full
-    attention and the fitted mask are timed on 4,096 tokens.
+    The task is to mark repeated tokens in sequences of 64 values, drawn from 64 possible ones. The last table shows the
+    time and memory of full attention and the fitted mask on 4,096 tokens.
     """
     from sbmt.experiments.benchmarks.longer import longer_table
     from sbmt.experiments.plots.repeated_tokens import see_mask

@@ -36,7 +36,7 @@ trials: tuple[Trial, ...] = (
     Trial("fitted", "SBM, fitted", FITTED | fast | masks),
     Trial("random-equal", "random, fitted density", CONTROL | fast, density_of="fitted"),
 )
-_add("demo", "four attentions", DEMO, trials, 1)
+_add("demo", "four attention mechanisms", DEMO, trials, 1)
 
 
 def _baselines(size: int, n_landmarks: int, n_chunk: int) -> tuple[Trial, ...]:

@@ -70,6 +70,8 @@ def library(dtype: torch.dtype) -> tuple[Any, Any]:
         told = _run([*start, *about])
     except SbmtError:  # some compilers do not support -march=native
         told = _run([*(start := start[:-1]), *about])
+    if b"__AVX512F__" in told and b"__tune_" not in told:  # an Intel processor that the compiler does not know
+        start += ["-mtune=skylake-avx512", "-mprefer-vector-width=512"]  # or it would not use gather instructions
     command = [*start, *_FLAGS, f"-DSBMT_REAL={real}"]
     hashed = hashlib.sha256("\n".join([platform.platform(), *command]).encode() + told)
     for source in sorted(SOURCES.iterdir()):

@@ -4,6 +4,7 @@ Tensors have shapes ``(batch, heads, n, …)``, masks are given by ``row_ptr`` a
 and results are float32, or float64 for float64 inputs. Each operator has a plain PyTorch version where it is called.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from sbmt.kernels.build import C_TYPES, compiler, library
 from sbmt.types import is_fake, not_compiled
 
 Count = Any  # an int, or a symbolic integer if shapes are dynamic
+Costs = tuple[Count, Callable[[int], int]]  # a number of rows or graphs, and the cost of the first i of them
 _KERNELS = Library("sbmt", "FRAGMENT")  # keeps the operators' CPU kernels registered
 
 
@@ -31,30 +33,25 @@ class Ranges(NamedTuple):
     number: int
 
 
-def ranges_of(costs: Tensor, least: float = 2048.0) -> Ranges:
-    """Divides rows into ranges of about equal cost, at least ``least`` each, with at most one range per thread.
-
-    ``costs`` are running sums of the rows' costs, ascending from 0, with one more entry than there are rows.
-    """
-    n_rows = costs.numel() - 1
-    number = int(max(1, min(torch.get_num_threads(), n_rows, costs[-1].item() // least)))
-    inner = torch.arange(1, number, device="cpu") * costs[-1] // number
-    rows = torch.searchsorted(costs, inner).clamp(max=n_rows)
-    ends = torch.cat([rows.new_zeros(1), rows, rows.new_full((1,), n_rows)])
-    return Ranges(ends, number)
+def ranges_of(costs: Costs, least: float = 2048.0) -> Ranges:
+    """Divides rows into ranges of about equal cost, at least ``least`` each, with at most one range per thread."""
+    n_rows, cost = costs
+    number = int(max(1, min(torch.get_num_threads(), n_rows, cost(n_rows) // least)))
+    inner = (bisect_left(range(n_rows), i * cost(n_rows) // number, key=cost) for i in range(1, number))
+    return Ranges(torch.tensor([0, *inner, n_rows], device="cpu"), number)
 
 
-def by_edges(row_ptr: Tensor, step: Count = 1) -> Tensor:
-    """Returns running sums of the costs of rows, or of graphs of ``step`` rows; a cost counts edges and rows."""
-    return row_ptr[::step] + torch.arange(0, row_ptr.numel(), step, device="cpu")
+def by_edges(row_ptr: Tensor, step: Count = 1) -> Costs:
+    """Returns the costs of rows, or of graphs of ``step`` rows; a cost counts edges and rows."""
+    return (row_ptr.numel() - 1) // step, lambda i: int(row_ptr[i * step]) + i * step
 
 
-def by_number(number: Count, cost: Count) -> Tensor:
-    """Returns running sums of the costs of ``number`` rows or graphs of equal cost."""
-    return cost * torch.arange(number + 1, device="cpu")
+def by_number(number: Count, each: Count) -> Costs:
+    """Returns the costs of ``number`` rows or graphs of equal cost."""
+    return number, lambda i: each * i
 
 
-def call(name: str, costs: Tensor, *arguments: Any) -> None:
+def call(name: str, costs: Costs, *arguments: Any) -> None:
     """Calls a loop of :file:`loops/loops.h` on ranges of rows with these costs, unless its tensors have no data.
 
     ``arguments`` follow the ranges; a struct is passed as a tuple, and a result as a contiguous tensor.

@@ -4,7 +4,9 @@ import sys
 import textwrap
 
 import pytest
+import torch
 
+from sbmt.kernels import build
 from sbmt.kernels.build import compiler
 from tests.processes import run_python
 
@@ -110,3 +112,17 @@ def test_a_compiler_that_fails_is_named():
     message, *_ = run_python(script, CXX="false")
     assert message.startswith("expected a working C++ compiler (false ") and "exit status 1" in message
     assert "CXX" in message
+
+
+@pytest.mark.parametrize(
+    ("macros", "is_tuned"), [(b"__AVX512F__", True), (b"__AVX512F__ __tune_znver4__", False), (b"__AVX2__", False)]
+)
+def test_gathers_are_enabled_for_intel_processors_that_the_compiler_does_not_know(
+    macros, is_tuned, monkeypatch, tmp_path
+):
+    commands = []
+    monkeypatch.setattr(build, "_run", lambda command: commands.append(command) or macros)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(OSError):  # nothing was compiled
+        build.library.__wrapped__(torch.float32)
+    assert len(commands) == 3 and all(("-mtune=skylake-avx512" in command) == is_tuned for command in commands[1:])

@@ -161,12 +161,10 @@ void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t
 // Marks the edges that join tokens at most `reach` positions apart; the first query is at position `offset`.
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        std::fill(out + mask->row_ptr[start], out + mask->row_ptr[stop], false);
         for (int64_t row = start; row < stop; row++) {
-            const int64_t place = row % mask->n_queries + offset;
-            const int64_t *end = mask->keys + mask->row_ptr[row + 1];
-            const int64_t *key = std::lower_bound(mask->keys + mask->row_ptr[row], end, place - reach);
-            for (; key < end && *key <= place + reach; key++) out[key - mask->keys] = true;
+            const int64_t low = row % mask->n_queries + offset - reach, high = low + 2 * reach;
+            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
+                out[e] = low <= mask->keys[e] && mask->keys[e] <= high;
         }
     });
 }

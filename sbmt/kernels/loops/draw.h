@@ -119,7 +119,8 @@ inline int64_t first_above(const double *ends, int64_t n, double x) {
 template <class MakeDraw>
 int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t *degrees, MakeDraw make) try {
     auto model = make();
-    std::vector<int64_t> keys;
+    int64_t n = 0, capacity = 1;
+    std::unique_ptr<int64_t, decltype(&std::free)> keys(static_cast<int64_t *>(std::malloc(sizeof(int64_t))), std::free);
     std::vector<double> kept;  // a uniform number for each of a row's keys
     Keys found(drawing.n_keys);
     int64_t last_graph = -1;
@@ -132,7 +133,14 @@ int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t 
             model.enter(drawing, graph, n_used);
             last_graph = graph;
         }
-        const size_t before = keys.size();
+        if (n + drawing.n_keys > capacity) {  // realloc moves large blocks without copying them
+            capacity = 2 * (n + drawing.n_keys);
+            void *moved = std::realloc(keys.get(), capacity * sizeof(int64_t));
+            if (!moved) throw std::bad_alloc();
+            keys.release();
+            keys.reset(static_cast<int64_t *>(moved));
+        }
+        int64_t *of_row = keys.get() + n, degree = 0;
         if (drawing.query_mask[example * drawing.n_queries + row]) {
             const Address address = {drawing.seed, row, graph % drawing.n_heads, example + drawing.first_example};
             const int64_t place = row + std::max(drawing.offset, int64_t(0));
@@ -142,25 +150,22 @@ int64_t *draw_rows(int64_t start, int64_t stop, const Drawing &drawing, int64_t 
             model.draw(at, address, found);
             for (int64_t j = low; j <= high; j++)
                 if (is_real[j]) found.add(j);
-            found.take_all([&](int64_t j) { keys.push_back(j); });
+            found.take_all([&](int64_t j) { of_row[degree++] = j; });
             if (!model.is_law_met()) {
-                kept.resize(keys.size() - before);
-                const int64_t *of_row = keys.data() + before;
+                kept.resize(degree);
 #pragma omp simd
                 for (size_t e = 0; e < kept.size(); e++) kept[e] = address.of_cell(KEEP, of_row[e]);
-                size_t end = before;
+                degree = 0;
                 for (size_t e = 0; e < kept.size(); e++) {
-                    const int64_t j = keys[before + e];
-                    if ((low <= j && j <= high) || model.keeps(at, j, kept[e])) keys[end++] = j;
+                    const int64_t j = of_row[e];
+                    if ((low <= j && j <= high) || model.keeps(at, j, kept[e])) of_row[degree++] = j;
                 }
-                keys.resize(end);
             }
         }
-        degrees[at] = keys.size() - before;
+        degrees[at] = degree;
+        n += degree;
     }
-    int64_t *copy = static_cast<int64_t *>(std::malloc(std::max(keys.size(), size_t(1)) * sizeof(int64_t)));
-    if (copy) std::copy(keys.begin(), keys.end(), copy);
-    return copy;
+    return keys.release();
 } catch (const std::bad_alloc &) {
     return nullptr;
 }

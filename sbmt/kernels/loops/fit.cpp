@@ -5,53 +5,79 @@
 // in sbmt.block_model.crossed.
 #include "crossed.h"
 
+namespace {
+
+constexpr int64_t MOST = 256 / sizeof(real);  // tokens at once: four of the widest vectors
+
+// Computes the products of two clusters with MOST tokens, given as columns. Sums stay in registers; if this function
+// is inlined, GCC stores them in memory, which takes twice as long.
+[[gnu::noinline]] void multiply(const real *one, const real *other, const real *columns, int64_t d, real *of_one,
+                                real *of_other) {
+    real sums[MOST] = {}, other_sums[MOST] = {};
+    for (int64_t c = 0; c < d; c++)
+#pragma omp simd
+        for (int64_t t = 0; t < MOST; t++) {
+            sums[t] = std::fma(one[c], columns[c * MOST + t], sums[t]);
+            other_sums[t] = std::fma(other[c], columns[c * MOST + t], other_sums[t]);
+        }
+    std::copy_n(sums, MOST, of_one);
+    std::copy_n(other_sums, MOST, of_other);
+}
+
+}  // namespace
+
 // Finds the two parts of each partition with the largest logits ⟨token, cluster⟩, in ascending order, and by how much
-// the logit of each exceeds the other's. Logits of several tokens are computed and compared at once, in vectors.
+// the logit of each exceeds the other's. Logits of several tokens with two parts are computed at once, in vectors.
 void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters, const Choice *sizes, int16_t *part,
                   real *log_odds) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        constexpr int64_t MOST = 256 / sizeof(real);  // tokens at once: four of the widest vectors
         const int64_t n_tokens = sizes->n_tokens, n_partitions = sizes->n_partitions, size = sizes->size, d = sizes->d;
-        std::vector<real> columns(d * MOST);
+        std::vector<real> columns(d * MOST), leads(n_partitions * MOST);
+        std::vector<int16_t> lower(leads.size()), upper(leads.size());
         int64_t n = 0;
         for (int64_t done = start; done < stop; done += n) {
             const int64_t graph = done / n_tokens;
             n = std::min({MOST, n_tokens - done % n_tokens, stop - done});
             for (int64_t t = 0; t < n; t++)
                 for (int64_t c = 0; c < d; c++) columns[c * MOST + t] = tokens[(done + t) * d + c];
-            const real *cluster = clusters + graph % sizes->n_heads * n_partitions * size * d;
             for (int64_t f = 0; f < n_partitions; f++) {
+                const real *cluster = clusters + (graph % sizes->n_heads * n_partitions + f) * size * d;
                 int32_t first[MOST] = {}, second[MOST] = {};
                 real largest[MOST], next_largest[MOST];
                 std::fill_n(largest, MOST, -std::numeric_limits<real>::infinity());
                 std::fill_n(next_largest, MOST, -std::numeric_limits<real>::infinity());
-                for (int32_t a = 0; a < size; a++, cluster += d) {
-                    real logits[MOST] = {};
-                    for (int64_t c = 0; c < d; c++)
+                for (int32_t a = 0; a < size; a += 2) {
+                    const real *one = cluster + a * d, *other = a + 1 < size ? one + d : one;
+                    real logits[2][MOST];
+                    multiply(one, other, columns.data(), d, logits[0], logits[1]);
+                    for (int32_t b = 0; b < 2 && a + b < size; b++)
 #pragma omp simd
-                        for (int64_t t = 0; t < MOST; t++)
-                            logits[t] = std::fma(cluster[c], columns[c * MOST + t], logits[t]);
-#pragma omp simd
-                    for (int64_t t = 0; t < MOST; t++) {
-                        const real x = logits[t];
-                        const bool is_first = x > largest[t], is_second = x > next_largest[t];
-                        const int32_t lower = is_first ? first[t] : a;
-                        next_largest[t] = std::max(next_largest[t], std::min(x, largest[t]));
-                        largest[t] = std::max(x, largest[t]);
-                        second[t] = is_second ? lower : second[t];
-                        first[t] = is_first ? a : first[t];
-                    }
+                        for (int64_t t = 0; t < MOST; t++) {
+                            const real x = logits[b][t];
+                            const bool is_first = x > largest[t], is_second = x > next_largest[t];
+                            const int32_t loser = is_first ? first[t] : a + b;
+                            next_largest[t] = std::max(next_largest[t], std::min(x, largest[t]));
+                            largest[t] = std::max(x, largest[t]);
+                            second[t] = is_second ? loser : second[t];
+                            first[t] = is_first ? a + b : first[t];
+                        }
                 }
-                for (int64_t t = 0; t < n; t++) {
-                    const bool is_ascending = first[t] <= second[t];
-                    const int64_t at = ((done + t) * n_partitions + f) * 2;
+#pragma omp simd
+                for (int64_t t = 0; t < MOST; t++) {
                     const real lead = size > 1 ? largest[t] - next_largest[t] : 0;
-                    part[at] = f * size + std::min(first[t], second[t]);
-                    part[at + 1] = f * size + std::max(first[t], second[t]);
-                    log_odds[at] = is_ascending ? lead : -lead;
-                    log_odds[at + 1] = -log_odds[at];
+                    lower[f * MOST + t] = f * size + std::min(first[t], second[t]);
+                    upper[f * MOST + t] = f * size + std::max(first[t], second[t]);
+                    leads[f * MOST + t] = first[t] <= second[t] ? lead : -lead;
                 }
             }
+            for (int64_t t = 0; t < n; t++)
+                for (int64_t f = 0; f < n_partitions; f++) {
+                    const int64_t at = ((done + t) * n_partitions + f) * 2;
+                    part[at] = lower[f * MOST + t];
+                    part[at + 1] = upper[f * MOST + t];
+                    log_odds[at] = leads[f * MOST + t];
+                    log_odds[at + 1] = -leads[f * MOST + t];
+                }
         }
     });
 }

@@ -96,12 +96,36 @@ void attend_backward_graphs(int64_t start, int64_t stop, const Inputs &in, const
     }
 }
 
+template <int D>
+void edge_dot_rows(int64_t start, int64_t stop, const real *query, const real *key, int64_t d, const Mask &mask,
+                   real *out) {
+    for (int64_t row = start; row < stop; row++) {
+        const real *keys = key + row / mask.n_queries * mask.n_keys * d;
+        for (int64_t e = mask.row_ptr[row]; e < mask.row_ptr[row + 1]; e++)
+            out[e] = dot<D>(query + row * d, keys + mask.keys[e] * d, d);
+    }
+}
+
+template <int D>
+void edge_dot_backward_graphs(int64_t start, int64_t stop, const real *grad, const real *query, const real *key,
+                              int64_t d, const Mask &mask, real *grad_query, real *grad_key) {
+    for (int64_t row = start * mask.n_queries; row < stop * mask.n_queries; row++) {
+        const int64_t first_key = row / mask.n_queries * mask.n_keys;
+        for (int64_t e = mask.row_ptr[row]; e < mask.row_ptr[row + 1]; e++) {
+            const int64_t at = (first_key + mask.keys[e]) * d;
+            add<D>(grad_query + row * d, grad[e], key + at, d);
+            add<D>(grad_key + at, grad[e], query + row * d, d);
+        }
+    }
+}
+
 }  // namespace
 
-// Most heads have one of these widths.
+// Most heads have one of the first two widths; 128 is the default number of clusters.
 #define FOR_WIDTH(d, call) \
     if ((d) == 32) { constexpr int D = 32; call; } \
     else if ((d) == 64) { constexpr int D = 64; call; } \
+    else if ((d) == 128) { constexpr int D = 128; call; } \
     else { constexpr int D = 0; call; }
 
 void attend(const Ranges *ranges, const Inputs *in, const Mask *mask, real *out, real *weights) {
@@ -123,11 +147,7 @@ void attend_backward(const Ranges *ranges, const Inputs *in, const Mask *mask, c
 
 void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t d, const Mask *mask, real *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        for (int64_t row = start; row < stop; row++) {
-            const real *keys = key + row / mask->n_queries * mask->n_keys * d;
-            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
-                out[e] = dot<0>(query + row * d, keys + mask->keys[e] * d, d);
-        }
+        FOR_WIDTH(d, edge_dot_rows<D>(start, stop, query, key, d, *mask, out))
     });
 }
 
@@ -135,14 +155,7 @@ void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t 
 void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query, const real *key, int64_t d,
                        const Mask *mask, real *grad_query, real *grad_key) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
-        for (int64_t row = start * mask->n_queries; row < stop * mask->n_queries; row++) {
-            const int64_t first_key = row / mask->n_queries * mask->n_keys;
-            for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++) {
-                const int64_t at = (first_key + mask->keys[e]) * d;
-                add<0>(grad_query + row * d, grad[e], key + at, d);
-                add<0>(grad_key + at, grad[e], query + row * d, d);
-            }
-        }
+        FOR_WIDTH(d, edge_dot_backward_graphs<D>(start, stop, grad, query, key, d, *mask, grad_query, grad_key))
     });
 }
 

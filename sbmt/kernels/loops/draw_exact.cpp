@@ -26,8 +26,10 @@ void fill_table(double *weights, int64_t n, double total, Entry *table, int32_t 
     for (int64_t k = 0; k < n; k++) {
         weights[k] *= scale;
         table[k] = {0, int32_t(k)};
+    }
+    for (int64_t k = 0; k < n; k++) {
         const bool is_small = weights[k] < 1;
-        todo[is_small ? n_small : large - 1] = k;
+        todo[n_small] = todo[large - 1] = k;  // one of the places counts; a branch would be unpredictable
         n_small += is_small;
         large -= !is_small;
     }
@@ -113,7 +115,7 @@ class ExactDraw {
     void draw(int64_t at, const Address &address, Keys &found) {
         const real *row = query + at * n_clusters;
         double rate = 0, bound = 0;
-        for (int64_t v = 0; v < n_clusters; v++) rate += row[v] * total[v], bound += row[v] * most[v];
+        for (int64_t v = 0; v < n_clusters; v++) ends[v] = rate += row[v] * total[v], bound += row[v] * most[v];
         bound = std::min(std::max(bound * (1 + 1e-12), 1e-300), 1.0);
         boost = 1;
         if (!is_poisson)
@@ -129,8 +131,6 @@ class ExactDraw {
             }
             return;
         }
-        rate = 0;
-        for (int64_t v = 0; v < n_clusters; v++) ends[v] = rate += row[v] * total[v];
         const int64_t n = poisson(rate * boost, address, 0);
         points.clear();
         points.add(n, address.row);

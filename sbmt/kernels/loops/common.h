@@ -40,15 +40,18 @@ struct Words {
 };
 
 inline Words philox(uint64_t seed, uint32_t block, uint32_t row, uint32_t head_and_purpose, uint32_t example) {
-    Words c = {block, row, head_and_purpose, example};
-    uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+    const uint64_t LOW = 0xFFFFFFFF;  // 64 bits per word, since vectors multiply numbers of 32 bits in 64 bits each
+    uint64_t w0 = block, w1 = row, w2 = head_and_purpose, w3 = example, k0 = seed & LOW, k1 = seed >> 32;
     for (int round = 0; round < 10; round++) {
-        const uint64_t p0 = uint64_t(c.w0) * 0xD2511F53u, p1 = uint64_t(c.w2) * 0xCD9E8D57u;
-        c = {uint32_t(p1 >> 32) ^ c.w1 ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c.w3 ^ k1, uint32_t(p0)};
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        const uint64_t p0 = (w0 & LOW) * 0xD2511F53u, p1 = (w2 & LOW) * 0xCD9E8D57u;
+        w0 = (p1 >> 32) ^ w1 ^ k0;
+        w1 = p1 & LOW;
+        w2 = (p0 >> 32) ^ w3 ^ k1;
+        w3 = p0 & LOW;
+        k0 = (k0 + 0x9E3779B9u) & LOW;
+        k1 = (k1 + 0xBB67AE85u) & LOW;
     }
-    return c;
+    return {uint32_t(w0), uint32_t(w1), uint32_t(w2), uint32_t(w3)};
 }
 
 // Maps a word to the midpoint of its interval, as sbmt.counter_rng.to_uniform does.

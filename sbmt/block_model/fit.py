@@ -57,7 +57,7 @@ def weigh_edges(
     expected = probability(link, rate)
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
     if is_certain is not None:
-        drawn_with = torch.where(is_certain, 1.0, drawn_with)  # faster than masked_fill
+        drawn_with = drawn_with.maximum(is_certain.to(drawn_with.dtype))  # faster than masked_fill
     share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
     return reweighting_bias(drawn_with), edges.mean_over_pairs(share)
 

@@ -291,7 +291,7 @@ def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n
     p is at least :data:`SMALLEST_PROBABILITY`, numerator and denominator of the softmax over drawn edges are unbiased
     estimates of those over all pairs. The bias has no gradient. Not in the paper.
     """
-    return -drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log()
+    return drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log_().neg_()
 
 
 def _check_shapes(

@@ -20,14 +20,15 @@ real softmax_of_row(const Inputs &in, const Mask &mask, int64_t row, real *logit
     const real *query = in.query + row * in.d, *key = in.key + graph * mask.n_keys * in.d;
     const real sink = in.sink ? in.sink[graph % mask.n_heads] : LOWEST, scale = 1 / std::sqrt(real(in.d));
     real largest = sink;
-    for (int64_t e = 0; e < n; e++) {
-        real score = dot<D>(query, key + mask.keys[first + e] * in.d, in.d) * scale;
-        logit[e] = score;
-        if (in.gate) score = in.is_score_rule ? score * in.gate[first + e] : score + std::log(in.gate[first + e]);
-        if (in.bias) score += in.bias[first + e];
-        weight[e] = score;
-        if (!(score <= largest)) largest = score;
-    }
+    for (int64_t e = 0; e < n; e++) weight[e] = logit[e] = dot<D>(query, key + mask.keys[first + e] * in.d, in.d) * scale;
+    if (in.gate && in.is_score_rule)
+        for (int64_t e = 0; e < n; e++) weight[e] *= in.gate[first + e];
+    else if (in.gate)
+        for (int64_t e = 0; e < n; e++) weight[e] += std::log(in.gate[first + e]);
+    if (in.bias)
+        for (int64_t e = 0; e < n; e++) weight[e] += in.bias[first + e];
+    for (int64_t e = 0; e < n; e++)
+        if (!(weight[e] <= largest)) largest = weight[e];
     if (largest == LOWEST) {  // no edges, or none with positive weight
         std::fill(weight, weight + n, real(0));
         return 0;

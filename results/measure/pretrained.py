@@ -1,7 +1,7 @@
 """Measures how sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
-Masks are fitted to training reviews for each seed, and tested by retrieving the second half of a review from its first
-half. The script takes about five hours on one core, and keeps measurements in ``runs/pretrained``.
+Masks are fitted to training reviews, and tested by retrieving the second half of a review from its first half. In one
+case, the encoder is also distilled. Takes about six hours on one core; measurements are kept in ``runs/pretrained``.
 """
 
 from functools import partial
@@ -11,29 +11,31 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.progress import track
-from torch import Tensor
+from torch import Tensor, nn
 
 from results.measure.common import RESULTS, difference, kept, run, write
-from results.measure.encoder import MEASURED_ON, STEPS, fitted, texts_of, under_masks
+from results.measure.distil import distil
+from results.measure.encoder import MEASURED_ON, STEPS, encoder, fitted, texts_of, under_masks
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
-from sbmt.experiments.sparsification.compare import FULL
+from sbmt.experiments.sparsification.compare import FITTED, FULL
 from sbmt.experiments.sparsification.pretrained import embed
+from sbmt.sparsification import measure_masks
 
-DRAWN = 256  # the length shown in the figure
-SEEDS = 3
+DRAWN, SEEDS = 256, 3  # the length shown in the figure, and the number of fits
 
 
 class Case(NamedTuple):
-    """The number of tokens in a half, edges per query, steps of the fit, and the kinds of mask, by default all."""
+    """The number of tokens in a half, edges per query, steps of fit and distillation, and how many kinds of mask."""
 
     length: int
     c: int
     steps: int = STEPS
+    distilled: int = 0
     n_kinds: int | None = None
 
 
 CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32)
-CASES += Case(512, 42, n_kinds=2), Case(512, 42, 1200, n_kinds=2)
+CASES += Case(512, 42, n_kinds=2), Case(512, 42, 1200, n_kinds=2), Case(512, 18, distilled=400, n_kinds=2)
 
 
 def is_found(embedded: Tensor) -> list[float]:
@@ -44,14 +46,22 @@ def is_found(embedded: Tensor) -> list[float]:
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """Returns retrieval results, cosines to full attention's embeddings, and the density for each kind of mask."""
-    asked, others = texts_of(case.length, case.steps)
-    found: dict[str, Any] = {}
+    asked, others = texts_of(case.length, case.steps + case.distilled)
+    tuned_on = others[:MEASURED_ON]
     sparse = fitted(others, seed, case.steps, edges_per_query=float(case.c))
-    for kind, masked, density in islice(under_masks(sparse, others[:MEASURED_ON]), case.n_kinds):
-        embedded = embed(masked, asked)
-        full = embedded if kind == FULL else full
+    full = embed(encoder()[0], asked)
+    found = {}
+
+    def test(kind: str, masked: nn.Module, density: float) -> None:
+        embedded = full if kind == FULL else embed(masked, asked)
         cosines = (embedded * full).sum(-1).tolist()
         found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
+
+    for of_kind in islice(under_masks(sparse, tuned_on), case.n_kinds):
+        test(*of_kind)
+    if case.distilled:
+        distil(sparse, encoder()[0], others[MEASURED_ON + case.steps :], case.distilled)
+        test(f"{FITTED}, distilled", sparse, measure_masks(sparse, tuned_on).mean("density"))
     return found
 
 
@@ -62,8 +72,7 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
         items, cosines = ([seed[kind][name] for seed in seeds] for name in ("items", "cosines"))
         row: dict[str, Any] = {"kind": kind, "density": mean(seed[kind].get("density", 1.0) for seed in seeds)}
         row["cosine"] = difference(cosines, [[0.0] * len(x) for x in cosines])
-        row["found"] = mean(map(mean, items))
-        row["lost"] = difference([seed[FULL]["items"] for seed in seeds], items)
+        row["found"], row["lost"] = mean(map(mean, items)), difference([seed[FULL]["items"] for seed in seeds], items)
         rows.append(row)
     return rows
 

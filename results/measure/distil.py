@@ -15,10 +15,7 @@ from sbmt.sparsification.fit import endless, falling
 
 
 def distil(sparse: nn.Module, teacher: nn.Module, batches: Sequence[Batch], steps: int) -> None:
-    """Trains all weights with the loss 1 − cosine, without labels.
-
-    Masks are drawn as in use, and stay fitted to the attention. Learning rates fall to 0 over the last third.
-    """
+    """Trains all weights with the loss 1 − cosine. Masks are drawn as in use, and stay fitted to the attention."""
     layers = fitted_layers(sparse).values()
     blocks = [p for layer in layers for p in layer.block_parameters()]
     others = [p for p in sparse.parameters() if all(p is not block for block in blocks)]

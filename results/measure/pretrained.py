@@ -87,7 +87,7 @@ def main() -> None:
         rows, n_reviews = summary(seeds), len(seeds[0][FULL]["items"])
         title = f"{case.length} tokens, c = {case.c}" + (f", {case.steps:,} steps" if case.steps != STEPS else "")
         about = {"title": title, "length": case.length, "edges_per_query": case.c, "steps": case.steps}
-        about |= {"n_seeds": SEEDS, "n_reviews": n_reviews, "kinds": rows}
+        about |= {"distilled": case.distilled, "n_seeds": SEEDS, "n_reviews": n_reviews, "kinds": rows}
         found["cases" if case.length == DRAWN else "lengths"].append(about)
         if case.length == DRAWN:
             panels[f"c = {case.c}: "] = [row | {"cosine": row["cosine"]["mean"]} for row in rows if row["kind"] != FULL]

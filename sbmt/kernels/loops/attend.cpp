@@ -176,7 +176,7 @@ void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         for (int64_t row = start; row < stop; row++) {
-            const int64_t low = row % mask->n_queries + offset - reach, high = low + 2 * reach;
+            const int64_t place = row % mask->n_queries + offset, low = place - reach, high = place + reach;
             for (int64_t e = mask->row_ptr[row]; e < mask->row_ptr[row + 1]; e++)
                 out[e] = low <= mask->keys[e] && mask->keys[e] <= high;
         }

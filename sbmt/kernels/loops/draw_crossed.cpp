@@ -182,9 +182,9 @@ class CrossedDraw {
         if (n == 0) return;
         for (auto *some : {&pair, &part, &key, &start, &last}) some->resize(std::max(some->size(), size_t(n)));
         const int32_t n_parts = size;
-        for (int64_t i = 0, end; i < n_rows; i++) {
-            end = i + 1 < n_rows ? rows[i + 1].first_point : n;
-            std::fill(&start[rows[i].first_point], &start[end], i * n_pairs);
+        for (int64_t i = 0; i < n_rows; i++) {
+            const int64_t end = i + 1 < n_rows ? rows[i + 1].first_point : n;
+            std::fill(start.begin() + rows[i].first_point, start.begin() + end, i * n_pairs);
         }
         std::fill_n(&last[0], n, n_pairs - 1);
         search(of_pairs.data(), &start[0], &last[0], points.of(0), n, &pair[0]);

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t MOST = 256 / sizeof(real);  // tokens at once: four of the widest vectors
 
 // Computes the products of two clusters with MOST tokens, given as columns. Sums stay in registers; if this function
-// is inlined, GCC stores them in memory, which takes twice as long.
+// is inlined, GCC stores them in memory, which is slower.
 [[gnu::noinline]] void multiply(const real *one, const real *other, const real *columns, int64_t d, real *of_one,
                                 real *of_other) {
     real sums[MOST] = {}, other_sums[MOST] = {};

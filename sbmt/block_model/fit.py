@@ -7,10 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.block_model.model import BlockModel, Link, probability, reweighting_bias
+from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel, Link, probability, reweighting_bias
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
-from sbmt.graph.masks import Shape
+from sbmt.graph.masks import Shape, share_of_pairs
+from sbmt.kernels import operators
 from sbmt.types import AttentionOutput
 
 DensityKind = Literal["sampled", "expected"]
@@ -44,20 +45,23 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
 
 
 def weigh_edges(
-    edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, is_certain: Tensor | None
+    edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, reach: int
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
     r"""Returns the :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges and an estimated mean probability.
 
     In the estimate, an edge of probability $p_{ij}$ that was drawn with probability $p^\delta_{ij}$ has the weight
     $p_{ij} / p^\delta_{ij}$, so value and gradient estimate :meth:`~sbmt.BlockModel.expected_density` without bias.
 
-    ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges must have been drawn with exploration under
-    the link ``law`` (see :func:`~sbmt.samplers.law_of`), except certain edges, which every mask contains.
+    ``rate`` excludes exploration, and ``link`` converts rates to $p$. Edges are drawn with exploration under the link
+    ``law`` (see :func:`~sbmt.samplers.law_of`); keys at most ``reach`` positions away are certain to be drawn.
     """
+    if link == law == "poisson" and not rate.requires_grad and operators.can_run_on(rate.device):
+        rest = edges.shape[2], edges.offset if edges.causal else 0, reach, exploration, SMALLEST_PROBABILITY
+        bias, of_rows = operators.weigh_edges(rate, edges.row_ptr, edges.keys, *rest)
+        return bias, share_of_pairs(of_rows.view(edges.shape[:3]).sum(2), edges.shape, *edges.masks)
     expected = probability(link, rate)
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
-    if is_certain is not None:
-        drawn_with = drawn_with.maximum(is_certain.to(drawn_with.dtype))  # faster than masked_fill
+    drawn_with = drawn_with.masked_fill(edges.is_near(2 * reach), 1.0)
     share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
     return reweighting_bias(drawn_with), edges.mean_over_pairs(share)
 
@@ -105,8 +109,7 @@ def check_learning(learning: Learning, edges_per_query: float | None) -> None:
     check_choice("learning", learning, Learning)
     if learning == "likelihood":
         if edges_per_query is None or not is_number(edges_per_query) or not 0 < edges_per_query < float("inf"):
-            got = describe(edges_per_query)
-            raise SbmtError("edges_per_query > 0 for learning='likelihood'", got, "start with 16")
+            raise SbmtError("edges_per_query > 0 for learning='likelihood'", describe(edges_per_query), "start with 16")
     elif edges_per_query is not None:
         raise SbmtError("edges_per_query only with learning='likelihood'", f"learning={learning!r}", "omit it")
 

@@ -197,10 +197,10 @@ def choose_parts(clusters: Tensor, tokens: Tensor, n_partitions: int) -> tuple[T
     """Returns the two parts with the largest logits ⟨token, cluster⟩ per partition (int16), and the logits' softmax."""
     batch, heads, n, _ = tokens.shape
     shape = batch, heads, n, 2 * n_partitions
-    part, log_odds = tokens.new_empty(shape, dtype=torch.int16), tokens.new_empty(shape)
-    sizes = _choice(clusters, tokens, n_partitions)
-    call("choose_parts", by_number(batch * heads * n, 8), tokens, clusters, sizes, part, log_odds)
-    return part, log_odds.sigmoid_()
+    part, weight = tokens.new_empty(shape, dtype=torch.int16), tokens.new_empty(shape)
+    given = tokens, clusters, _choice(clusters, tokens, n_partitions)
+    call("choose_parts", by_number(batch * heads * n, 8), *given, part, weight)
+    return part, weight
 
 
 @operator
@@ -211,8 +211,7 @@ def choose_parts_backward(
     batch, heads, n, n_chosen = part.shape
     (to_tokens,) = _zeros(tokens)
     to_clusters = clusters.new_zeros(batch, *clusters.shape)
-    sizes = _choice(clusters, tokens, n_chosen // 2)
-    given = grad, tokens, clusters, sizes, part, weight
+    given = grad, tokens, clusters, _choice(clusters, tokens, n_chosen // 2), part, weight
     call("choose_parts_backward", by_number(batch * heads, n), *given, to_tokens, to_clusters)
     return to_clusters.sum(0), to_tokens
 
@@ -236,8 +235,7 @@ choose_parts.register_autograd(
 def cell_uniforms(row_ptr: Tensor, keys: Tensor, seed: int, first_example: int, n_queries: int, heads: int) -> Tensor:
     """Returns a uniform float64 number for each edge, which depends only on the edge's address."""
     out = torch.empty(keys.shape, dtype=torch.float64, device="cpu")
-    mask = n_queries, 0, heads, row_ptr, keys
-    call("cell_uniforms", by_edges(row_ptr), mask, seed, first_example, out)
+    call("cell_uniforms", by_edges(row_ptr), (n_queries, 0, heads, row_ptr, keys), seed, first_example, out)
     return out
 
 
@@ -247,6 +245,17 @@ def near_edges(row_ptr: Tensor, keys: Tensor, n_queries: int, offset: int, reach
     out = torch.empty(keys.shape, dtype=torch.bool, device="cpu")
     call("near_edges", by_edges(row_ptr), (n_queries, 0, 0, row_ptr, keys), offset, reach, out)
     return out
+
+
+@operator
+def weigh_edges(
+    rate: Tensor, row_ptr: Tensor, keys: Tensor, n_queries: int, offset: int, reach: int, extra: float, smallest: float
+) -> tuple[Tensor, Tensor]:
+    """Returns −ln p of edges drawn at these rates, and each row's estimated expected number of edges."""
+    bias, totals = rate.new_empty(keys.shape), rate.new_empty(row_ptr.numel() - 1)
+    rest = offset, reach, extra, smallest, bias, totals
+    call("weigh_edges", by_edges(row_ptr), rate, (n_queries, 0, 0, row_ptr, keys), *rest)
+    return bias, totals
 
 
 # --- attention along edges ---

@@ -135,13 +135,13 @@ def attend_through(
     scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype) if dropout else None
 
     gate = bias = rate = None
-    is_near = None if window is None else edges.is_near(window)
+    is_near = None if window is None or not torch.is_grad_enabled() else edges.is_near(window)
     is_fitted = learning == "likelihood" and torch.is_grad_enabled()
     if learning == "likelihood" or reweight or not block_model.has_closed_density:
         rate = block_model.edge_rate(edges)
         known = rate.detach() if learning == "likelihood" else rate  # only the fit gives it gradients
-        certain = torch.ones_like(edges.keys, dtype=torch.bool) if is_dense else is_near
-        bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, certain)
+        reach = key.shape[2] if is_dense else reach_of(window)
+        bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, reach)
     else:
         expected = block_model.expected_density()
     if learning == "straight_through" and torch.is_grad_enabled():

@@ -226,8 +226,7 @@ class SBMAttention(nn.Module):
     def _block_matrix(self, scores: Tensor, n_keys: float, n_factors: int) -> Tensor:
         """Computes S, or each of its two factors, from scores of the same shape."""
         if self.log_rate is not None:
-            log_rate = self._log_rate(n_keys)
-            log_rate = unit_gradient(log_rate, 0) if torch.is_grad_enabled() else log_rate
+            log_rate = unit_gradient(self._log_rate(n_keys), 0)
             scores = scores + log_rate.view(-1, *(1,) * (scores.dim() - 1)) / n_factors
         if self.link == "bilinear":  # equation 5
             return torch.softmax(scores.flatten(1), -1).view_as(scores)

@@ -6,6 +6,7 @@ import torch
 from sbmt import BlockModel, EdgeList, sample_edges
 from sbmt.block_model.fit import weigh_edges
 from sbmt.block_model.model import SMALLEST_PROBABILITY, probability, reweighting_bias
+from sbmt.graph.edges import reach_of
 from sbmt.samplers import law_of
 
 N, HEADS, DRAWS, DELTA = 12, 2, 6000, 0.05
@@ -35,8 +36,7 @@ def test_the_estimated_density_and_its_gradient_are_unbiased(link, sampler, wind
     edges = sample_edges(model, sampler, exploration=DELTA, generator=torch.Generator().manual_seed(1))
     edges = edges if window is None else edges.with_window(window)
     rate = model.edge_rate(edges)
-    is_certain = None if window is None else edges.is_near(window)
-    _, estimate = weigh_edges(edges, rate, link, law_of(sampler, link), DELTA, is_certain)
+    _, estimate = weigh_edges(edges, rate, link, law_of(sampler, link), DELTA, reach_of(window))
     (mine,) = torch.autograd.grad(estimate.sum(), query, retain_graph=True)
     exact = model.expected_density()
     (theirs,) = torch.autograd.grad(exact.sum(), query)
@@ -51,7 +51,7 @@ def test_numerator_and_denominator_of_reweighted_attention_are_unbiased(link, sa
     assert model.expected_mask(DELTA).min() > SMALLEST_PROBABILITY
     generator = torch.Generator().manual_seed(3)
     scores, value = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((HEADS, N, N), (N, 3)))
-    bias, _ = weigh_edges(edges, model.edge_rate(edges), link, law_of(sampler, link), DELTA, None)
+    bias, _ = weigh_edges(edges, model.edge_rate(edges), link, law_of(sampler, link), DELTA, -1)
     assert not bias.requires_grad
     weight = torch.zeros(edges.cell_count, dtype=torch.float64)
     weight[edges.cells()] = (scores.flatten()[edges.cells() % (HEADS * N * N)] + bias).exp()
@@ -68,7 +68,8 @@ def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sa
     rate = torch.rand(edges.n_edges, dtype=torch.float64) ** 6 * 5
     rate[::9], rate[1::9] = 1e-30, 0.0 if exploration else 1.0  # a rate of 0 draws no edge
     is_certain = None if window is None else edges.is_near(window)
-    bias, density = weigh_edges(edges, rate.requires_grad_(), link, law_of(sampler, link), exploration, is_certain)
+    how = link, law_of(sampler, link), exploration, reach_of(window)
+    bias, density = weigh_edges(edges, rate.requires_grad_(), *how)
     is_poisson = [law == "poisson" for law in (law_of(sampler, link), link)]
     drawn, own = (
         -torch.expm1(-r) if is_exponential else r.clamp(max=1)
@@ -79,6 +80,8 @@ def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sa
     share = own / drawn
     expected = torch.stack([x.sum() for x in share.split(edges.degrees().view(6, N).sum(1).tolist())]).view(2, 3) / N**2
     torch.testing.assert_close(density, expected, rtol=1e-9, atol=1e-12)
+    looped = weigh_edges(edges, rate.detach(), *how)  # by compiled loops, under the Poisson link
+    torch.testing.assert_close(looped, (bias, expected.detach()), rtol=1e-9, atol=1e-12)
     slopes = (torch.autograd.grad(x.square().sum(), rate) for x in (density, expected))
     torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-12)
     assert not bias.requires_grad
@@ -88,7 +91,7 @@ def test_padding_does_not_count_in_the_estimated_density():
     real = torch.arange(N) < torch.tensor([[N], [5], [0]])
     edges = EdgeList.from_dense((real[:, None] & real[:, :, None])[:, None], real, real)
     rate = torch.full((edges.n_edges,), 0.25)
-    _, density = weigh_edges(edges, rate, "bilinear", "bilinear", 0.25, None)  # drawn twice as often as weighted
+    _, density = weigh_edges(edges, rate, "bilinear", "bilinear", 0.25, -1)  # drawn twice as often as weighted
     assert density[:, 0].tolist() == [0.5, 0.5, 0.0]
 
 

@@ -131,7 +131,7 @@ def plain(query, key, value, sink, model, edges, extra, reach):
     """Returns the values, Σ p/p_drawn over drawn edges, and the loss along given edges, without kernels."""
     rate = model.edge_rate(edges)
     is_near = edges.is_near(2 * reach) if reach >= 0 else None
-    bias, expected = weigh_edges(edges, rate.detach(), "poisson", "poisson", extra, is_near)
+    bias, expected = weigh_edges(edges, rate.detach(), "poisson", "poisson", extra, reach)
     values, weights = attend_dense(query, key, value, edges, EdgeTerms(bias=bias, sink=sink, return_weights=True))
     return values, expected, fit_loss(model, edges, rate, weights, 5.0, extra, is_near)
 

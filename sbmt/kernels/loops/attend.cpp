@@ -35,6 +35,7 @@ real softmax_of_row(const Inputs &in, const Mask &mask, int64_t row, real *logit
     }
     const real sink_weight = std::exp(sink - largest);
     real total = sink_weight;
+#pragma omp simd reduction(+ : total)
     for (int64_t e = 0; e < n; e++) {
         weight[e] = std::exp(weight[e] - largest);
         total += weight[e];
@@ -173,6 +174,42 @@ void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t
 }
 
 // Marks the edges that join tokens at most `reach` positions apart; the first query is at position `offset`.
+// Weighs edges that were drawn with probability p = 1 − exp(−rate − extra), or 1 for keys at most `reach` positions away:
+// writes −ln max(p, smallest) of each edge, and the sum of (1 − exp(−rate)) / p over each row.
+void weigh_edges(const Ranges *ranges, const real *rate, const Mask *mask, int64_t offset, int64_t reach, double extra,
+                 double smallest, real *bias, real *totals) {
+    in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
+        const int64_t *row_ptr = mask->row_ptr, *keys = mask->keys, AT_ONCE = 64;  // rows
+        const real more = extra, least = smallest, tiny = std::numeric_limits<real>::min();
+        std::vector<real> expected, drawn_with;
+        for (int64_t begin = start; begin < stop; begin += AT_ONCE) {
+            const int64_t end = std::min(begin + AT_ONCE, stop), first = row_ptr[begin], n = row_ptr[end] - first;
+            const int64_t padded = (n + 15) / 16 * 16;  // whole vectors, so that no result depends on an edge's place
+            expected.assign(padded, 1);
+            drawn_with.resize(padded);
+            real *share = expected.data(), *p = drawn_with.data();
+            std::copy_n(rate + first, n, share);
+#pragma omp simd
+            for (int64_t e = 0; e < padded; e++) {
+                p[e] = -std::expm1(-share[e] - more);
+                share[e] = -std::expm1(-share[e]);
+            }
+            for (int64_t row = begin; row < end; row++) {
+                const int64_t place = row % mask->n_queries + offset, last = row_ptr[row + 1];
+                int64_t e = std::lower_bound(keys + row_ptr[row], keys + last, place - reach) - keys;
+                for (; e < last && keys[e] <= place + reach; e++) p[e - first] = 1;
+            }
+#pragma omp simd
+            for (int64_t e = 0; e < padded; e++) share[e] /= p[e] > tiny ? p[e] : tiny;
+#pragma omp simd
+            for (int64_t e = 0; e < padded; e++) p[e] = -std::log(p[e] > least ? p[e] : least);
+            std::copy_n(p, n, bias + first);
+            for (int64_t row = begin; row < end; row++)
+                totals[row] = std::accumulate(share + row_ptr[row] - first, share + row_ptr[row + 1] - first, real(0));
+        }
+    });
+}
+
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         for (int64_t row = start; row < stop; row++) {

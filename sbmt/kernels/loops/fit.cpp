@@ -26,14 +26,14 @@ constexpr int64_t MOST = 256 / sizeof(real);  // tokens at once: four of the wid
 
 }  // namespace
 
-// Finds the two parts of each partition with the largest logits ⟨token, cluster⟩, in ascending order, and by how much
-// the logit of each exceeds the other's. Logits of several tokens with two parts are computed at once, in vectors.
+// Finds the two parts of each partition with the largest logits ⟨token, cluster⟩, in ascending order, and the softmax
+// of the two logits. Logits of several tokens with two parts are computed at once, in vectors.
 void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters, const Choice *sizes, int16_t *part,
-                  real *log_odds) {
+                  real *weight) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         const int64_t n_tokens = sizes->n_tokens, n_partitions = sizes->n_partitions, size = sizes->size, d = sizes->d;
-        std::vector<real> columns(d * MOST), leads(n_partitions * MOST);
-        std::vector<int16_t> lower(leads.size()), upper(leads.size());
+        std::vector<real> columns(d * MOST), of_lower(n_partitions * MOST), of_upper(of_lower.size());
+        std::vector<int16_t> lower(of_lower.size()), upper(of_lower.size());
         int64_t n = 0;
         for (int64_t done = start; done < stop; done += n) {
             const int64_t graph = done / n_tokens;
@@ -64,10 +64,12 @@ void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters
                 }
 #pragma omp simd
                 for (int64_t t = 0; t < MOST; t++) {
-                    const real lead = size > 1 ? largest[t] - next_largest[t] : 0;
+                    const real odds = size > 1 ? std::exp(next_largest[t] - largest[t]) : 1;
+                    const real larger = 1 / (1 + odds), smaller = odds * larger;
                     lower[f * MOST + t] = f * size + std::min(first[t], second[t]);
                     upper[f * MOST + t] = f * size + std::max(first[t], second[t]);
-                    leads[f * MOST + t] = first[t] <= second[t] ? lead : -lead;
+                    of_lower[f * MOST + t] = first[t] <= second[t] ? larger : smaller;
+                    of_upper[f * MOST + t] = first[t] <= second[t] ? smaller : larger;
                 }
             }
             for (int64_t t = 0; t < n; t++)
@@ -75,8 +77,8 @@ void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters
                     const int64_t at = ((done + t) * n_partitions + f) * 2;
                     part[at] = lower[f * MOST + t];
                     part[at + 1] = upper[f * MOST + t];
-                    log_odds[at] = leads[f * MOST + t];
-                    log_odds[at + 1] = -leads[f * MOST + t];
+                    weight[at] = of_lower[f * MOST + t];
+                    weight[at + 1] = of_upper[f * MOST + t];
                 }
         }
     });

@@ -47,6 +47,8 @@ void edge_dot(const Ranges *ranges, const real *query, const real *key, int64_t 
 void edge_dot_backward(const Ranges *ranges, const real *grad, const real *query, const real *key, int64_t d,
                        const Mask *mask, real *grad_query, real *grad_key);
 void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t first_example, double *out);
+void weigh_edges(const Ranges *ranges, const real *rate, const Mask *mask, int64_t offset, int64_t reach, double extra,
+                 double smallest, real *bias, real *totals);
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out);
 
 // The next two functions draw edges. They write the number of edges of each row to `degrees`, and the keys of each
@@ -65,7 +67,7 @@ void *remember(int64_t n_graphs, int64_t n_groups, int64_t size);
 void forget(void *kept);
 
 void choose_parts(const Ranges *ranges, const real *tokens, const real *clusters, const Choice *sizes, int16_t *part,
-                  real *log_odds);
+                  real *weight);
 void choose_parts_backward(const Ranges *ranges, const real *grad, const real *tokens, const real *clusters,
                            const Choice *sizes, const int16_t *part, const real *weight, real *grad_tokens,
                            real *grad_clusters);

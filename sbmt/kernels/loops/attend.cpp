@@ -2,6 +2,7 @@
 //
 // The equations are those of sbmt.edge_attention; the plain PyTorch version is sbmt.attention.dense.attend_dense.
 #include "common.h"
+#include "vector_math.h"
 
 namespace {
 
@@ -173,7 +174,6 @@ void cell_uniforms(const Ranges *ranges, const Mask *mask, int64_t seed, int64_t
     });
 }
 
-// Marks the edges that join tokens at most `reach` positions apart; the first query is at position `offset`.
 // Weighs edges that were drawn with probability p = 1 − exp(−rate − extra), or 1 for keys at most `reach` positions away:
 // writes −ln max(p, smallest) of each edge, and the sum of (1 − exp(−rate)) / p over each row.
 void weigh_edges(const Ranges *ranges, const real *rate, const Mask *mask, int64_t offset, int64_t reach, double extra,
@@ -200,9 +200,9 @@ void weigh_edges(const Ranges *ranges, const real *rate, const Mask *mask, int64
                 for (; e < last && keys[e] <= place + reach; e++) p[e - first] = 1;
             }
 #pragma omp simd
-            for (int64_t e = 0; e < padded; e++) share[e] /= p[e] > tiny ? p[e] : tiny;
+            for (int64_t e = 0; e < padded; e++) share[e] /= p[e] < tiny ? tiny : p[e];
 #pragma omp simd
-            for (int64_t e = 0; e < padded; e++) p[e] = -std::log(p[e] > least ? p[e] : least);
+            for (int64_t e = 0; e < padded; e++) p[e] = -std::log(p[e] < least ? least : p[e]);
             std::copy_n(p, n, bias + first);
             for (int64_t row = begin; row < end; row++)
                 totals[row] = std::accumulate(share + row_ptr[row] - first, share + row_ptr[row + 1] - first, real(0));
@@ -210,6 +210,7 @@ void weigh_edges(const Ranges *ranges, const real *rate, const Mask *mask, int64
     });
 }
 
+// Marks the edges that join tokens at most `reach` positions apart; the first query is at position `offset`.
 void near_edges(const Ranges *ranges, const Mask *mask, int64_t offset, int64_t reach, bool *out) {
     in_parallel(*ranges, [=](int64_t start, int64_t stop, int64_t) {
         for (int64_t row = start; row < stop; row++) {

@@ -12,25 +12,6 @@
 
 #include <torch/csrc/stable/c/shim.h>
 
-#if defined __GLIBC__ && defined __x86_64__  // its vector functions are off by at most 4 units in the last place
-extern "C" {
-#pragma omp declare simd notinbranch
-float expf(float) noexcept;
-#pragma omp declare simd notinbranch
-float logf(float) noexcept;
-#pragma omp declare simd notinbranch
-double exp(double) noexcept;
-#pragma omp declare simd notinbranch
-double log(double) noexcept;
-#if __GLIBC_PREREQ(2, 35)
-#pragma omp declare simd notinbranch
-float expm1f(float) noexcept;
-#pragma omp declare simd notinbranch
-double expm1(double) noexcept;
-#endif
-}
-#endif
-
 typedef SBMT_REAL real;
 extern "C" {
 #include "loops.h"

@@ -4,6 +4,7 @@
 // partition f has number f · size + a. Crossing partitions 2g and 2g + 1 gives group g. The plain PyTorch versions are
 // in sbmt.block_model.crossed.
 #include "crossed.h"
+#include "vector_math.h"
 
 namespace {
 

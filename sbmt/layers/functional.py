@@ -140,7 +140,7 @@ def attend_through(
     if learning == "likelihood" or reweight or not block_model.has_closed_density:
         rate = block_model.edge_rate(edges)
         known = rate.detach() if learning == "likelihood" else rate  # only the fit gives it gradients
-        reach = key.shape[2] if is_dense else reach_of(window)
+        reach = max(block_model.shape[2:]) if is_dense else reach_of(window)
         bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, reach)
     else:
         expected = block_model.expected_density()

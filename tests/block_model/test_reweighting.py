@@ -87,6 +87,17 @@ def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sa
     assert not bias.requires_grad
 
 
+@pytest.mark.parametrize("window", [None, 4])
+def test_compiled_loops_weigh_causal_edges_beside_padding_like_plain_pytorch(window):
+    real, causal = torch.arange(9) < torch.tensor([[9], [6]]), torch.ones(5, 9, dtype=torch.bool).tril(4)
+    mask = (torch.rand(2, HEADS, 5, 9) < 0.5) & causal & real[:, None, None]
+    edges = EdgeList.from_dense(mask, None, real, causal=True)
+    rate = torch.rand(edges.n_edges, dtype=torch.float64)
+    looped = weigh_edges(edges, rate, "poisson", "poisson", DELTA, reach_of(window))
+    plain = weigh_edges(edges, rate.requires_grad_(), "poisson", "poisson", DELTA, reach_of(window))
+    torch.testing.assert_close(looped, tuple(x.detach() for x in plain), rtol=1e-12, atol=1e-12)
+
+
 def test_padding_does_not_count_in_the_estimated_density():
     real = torch.arange(N) < torch.tensor([[N], [5], [0]])
     edges = EdgeList.from_dense((real[:, None] & real[:, :, None])[:, None], real, real)

@@ -161,6 +161,14 @@ def test_it_is_full_attention_with_a_sink_and_fits_all_pairs_but_certain_ones(wi
     assert_same_gradients(found, expected, [*inputs, *layer.parameters()], rtol=1e-7, atol=1e-7, least=1e-6)
 
 
+def test_a_dense_mask_is_not_reweighted_if_there_are_more_queries_than_keys():
+    layer, (query, key, value) = dense_layer(self_loops=False), qkv()
+    out = layer(query, key[:, :, :2], value[:, :, :2], generator=seeded())
+    weights = (query @ key[:, :, :2].mT / 2.0).exp()
+    expected = weights @ value[:, :, :2] / (layer.sink.exp()[:, None, None] + weights.sum(-1, keepdim=True))
+    torch.testing.assert_close(out.values, expected)
+
+
 def test_only_training_is_dense_and_seeds_give_the_same_masks():
     """The generator advances as usual, so that later steps draw the same masks."""
     layer, inputs = dense_layer(), qkv()

@@ -135,8 +135,7 @@ def edge_attention(
     check_dropout(dropout)
     check_backend(backend, query.device)
     if dropout:
-        first_example = number_examples(0, query.shape[0])
-        scale = dropout_scale(edges, dropout, draw_seed(generator), first_example, value.dtype)
+        scale = dropout_scale(edges, dropout, draw_seed(generator), number_examples(0, query.shape[0]), value.dtype)
         terms = terms._replace(weight_scale=scale)
     values, weights = attend_along(query, key, value, edges, terms, backend)
     return values if weights is None else (values, weights)

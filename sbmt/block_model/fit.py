@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sbmt.block_model.model import SMALLEST_PROBABILITY, BlockModel, Link, probability, reweighting_bias
+from sbmt.block_model.model import BlockModel, Link, probability, reweighting_bias, smallest_probability
 from sbmt.errors import SbmtError, check_choice, describe, is_number
 from sbmt.graph.edges import EdgeList
 from sbmt.graph.masks import Shape, share_of_pairs
@@ -38,14 +38,13 @@ def sampled_density(edges: EdgeList, gate: Float[Tensor, " n_edges"] | None = No
     if gate is None:
         return density
     if not isinstance(gate, Tensor) or gate.shape != edges.keys.shape or not gate.is_floating_point():
-        expected = f"a floating-point gate of shape ({edges.n_edges},)"
-        raise SbmtError(expected, describe(gate), "pass one number per edge")
+        raise SbmtError(f"a floating-point gate of shape ({edges.n_edges},)", describe(gate), "pass one per edge")
     counted = edges.mean_over_pairs(gate)
     return density.to(gate.dtype) + (counted - counted.detach())
 
 
 def weigh_edges(
-    edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, reach: int
+    edges: EdgeList, rate: Tensor, link: Link, law: Link, exploration: float, reach: int, reweight: bool | float = True
 ) -> tuple[Float[Tensor, " n_edges"], Float[Tensor, "batch heads"]]:
     r"""Returns the :func:`~sbmt.block_model.model.reweighting_bias` of drawn edges and an estimated mean probability.
 
@@ -56,14 +55,14 @@ def weigh_edges(
     ``law`` (see :func:`~sbmt.samplers.law_of`); keys at most ``reach`` positions away are certain to be drawn.
     """
     if link == law == "poisson" and not rate.requires_grad and operators.can_run_on(rate.device):
-        rest = edges.shape[2], edges.offset if edges.causal else 0, reach, exploration, SMALLEST_PROBABILITY
+        rest = edges.shape[2], edges.offset if edges.causal else 0, reach, exploration, smallest_probability(reweight)
         bias, of_rows = operators.weigh_edges(rate, edges.row_ptr, edges.keys, *rest)
         return bias, share_of_pairs(of_rows.view(edges.shape[:3]).sum(2), edges.shape, *edges.masks)
     expected = probability(link, rate)
     drawn_with = expected.detach() if law == link and not exploration else probability(law, rate.detach() + exploration)
     drawn_with = drawn_with.masked_fill(edges.is_near(2 * reach), 1.0)
     share = expected / drawn_with.clamp(min=torch.finfo(rate.dtype).tiny)
-    return reweighting_bias(drawn_with), edges.mean_over_pairs(share)
+    return reweighting_bias(drawn_with, reweight), edges.mean_over_pairs(share)
 
 
 def density_penalty(outputs: Sequence[AttentionOutput], kind: DensityKind = "sampled") -> Float[Tensor, ""]:

@@ -284,14 +284,19 @@ class BlockModel(TokenPairs):
         return f"BlockModel(shape={self.shape}, n_clusters={self.n_clusters}, link={self.link!r}{causal})"
 
 
-def reweighting_bias(drawn_with: Float[Tensor, " n_edges"]) -> Float[Tensor, " n_edges"]:
+def smallest_probability(reweight: bool | float) -> float:
+    """Returns the lower bound of p in the weight 1/p, which is the number given, or 1 without reweighting."""
+    return SMALLEST_PROBABILITY if reweight is True else float(reweight) or 1.0
+
+
+def reweighting_bias(drawn_with: Float[Tensor, " n_edges"], reweight: bool | float = True) -> Tensor:
     r"""Returns $-\ln p_{ij}$ for drawn edges, to be added to their scores (Horvitz and Thompson, 1952).
 
     Here p is the probability with which an edge was drawn, exploration included; it is 1 for certain edges. As long as
-    p is at least :data:`SMALLEST_PROBABILITY`, numerator and denominator of the softmax over drawn edges are unbiased
+    p is at least :func:`smallest_probability`, numerator and denominator of the softmax over drawn edges are unbiased
     estimates of those over all pairs. The bias has no gradient. Not in the paper.
     """
-    return drawn_with.detach().clamp(min=SMALLEST_PROBABILITY).log_().neg_()
+    return drawn_with.detach().clamp(min=smallest_probability(reweight)).log_().neg_()
 
 
 def _check_shapes(

@@ -166,8 +166,7 @@ class EdgeList(TokenPairs):
 
     def density(self) -> Float[Tensor, "batch heads"]:
         """Returns the share of real pairs that are edges, ``(batch, heads)``; 0 if there are no real pairs."""
-        counts = self.row_ptr[:: self.shape[2]].diff().view(self.shape[:2])
-        return share_of_pairs(counts, self.shape, *self.masks)
+        return share_of_pairs(self.row_ptr[:: self.shape[2]].diff().view(self.shape[:2]), self.shape, *self.masks)
 
     def mean_over_pairs(self, per_edge: Float[Tensor, " n_edges"]) -> Float[Tensor, "batch heads"]:
         """Sums ``per_edge`` and divides by the number of real pairs, ``(batch, heads)``; 0 if there are none."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sbmt.block_model.crossed import CrossedModel
-from sbmt.block_model.model import SMALLEST_PROBABILITY
+from sbmt.block_model.model import smallest_probability
 from sbmt.counter_rng import draw_seed
 from sbmt.graph.edges import reach_of
 from sbmt.types import AttentionOutput, not_compiled
@@ -47,8 +47,7 @@ def attend_and_draw(
         return AttentionOutput(*attend_pairs(tokens, model, settings, *rest), model.expected_density())
     rates, weight = model.part_rates, model.factors[4]
     draw, sizes = prepare(rates, model.part_blocks, model.key_part, weight, model.masks, *rest)
-    smallest = SMALLEST_PROBABILITY if settings.reweight else 1.0
-    fit = smallest, settings.edges_per_query, torch.is_grad_enabled()
+    fit = smallest_probability(settings.reweight), settings.edges_per_query, torch.is_grad_enabled()
     given = query, key, value, settings.sink, rates, weight, draw, sizes
     values, density, expected, loss = DrawnAttention.apply(*given, *fit)
     return AttentionOutput(values, density, expected, None, loss)

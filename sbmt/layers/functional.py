@@ -13,7 +13,7 @@ from sbmt.block_model.crossed import CrossedModel
 from sbmt.block_model.fit import Learning, check_learning, fit_loss, sampled_density, weigh_edges
 from sbmt.block_model.model import BlockModel, check_exploration, probability, reweighting_bias
 from sbmt.counter_rng import draw_seed, number_examples
-from sbmt.errors import SbmtError, check_choice, choose
+from sbmt.errors import SbmtError, check_choice, choose, is_number
 from sbmt.graph.edges import EdgeList, check_window, reach_of
 from sbmt.graph.patterns import all_pairs
 from sbmt.kernels.decoding import draw_next, remember
@@ -46,7 +46,7 @@ class MaskSettings(NamedTuple):
     backend: str = "auto"
     learning: Learning = "straight_through"
     edges_per_query: float | None = None
-    reweight: bool = False
+    reweight: bool | float = False
     sink: Tensor | None = None
     is_dense: bool = False
 
@@ -60,6 +60,8 @@ class MaskSettings(NamedTuple):
         check_backend(self.backend, device)
         check_learning(self.learning, self.edges_per_query)
         check_exploration(self.exploration)
+        if not isinstance(self.reweight, bool) and not (is_number(self.reweight) and 0 < self.reweight <= 1):
+            raise SbmtError("reweight to be True, False, or a number in (0, 1]", self.reweight, "use True")
 
 
 def sbm_attention(
@@ -141,7 +143,7 @@ def attend_through(
         rate = block_model.edge_rate(edges)
         known = rate.detach() if learning == "likelihood" else rate  # only the fit gives it gradients
         reach = max(block_model.shape[2:]) if is_dense else reach_of(window)
-        bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, reach)
+        bias, expected = weigh_edges(edges, known, link, law_of(sampler, link), exploration, reach, reweight)
     else:
         expected = block_model.expected_density()
     if learning == "straight_through" and torch.is_grad_enabled():
@@ -181,14 +183,13 @@ def attend_next(
     kept, blocks = cache.kept  # in untrained layers rates depend on the number of keys; the first call fixes them
     offset, reach = cache.length - query.shape[2], reach_of(layer.window)
     factors = query_part, query_weight, blocks, part, weight
-    first_example = number_examples(0, query.shape[0])
-    row_ptr, keys = draw_next(kept, *factors, offset, draw_seed(generator), first_example, reach)
+    row_ptr, keys = draw_next(kept, *factors, offset, draw_seed(generator), number_examples(0, query.shape[0]), reach)
     edges = EdgeList(row_ptr, keys, (*query.shape[:3], key.shape[2]))
     bias = None
     if layer.reweight:
         drawn_with = probability("poisson", edge_rate(*factors, row_ptr, keys))
         place = offset + edges.rows() % query.shape[2]
-        bias = reweighting_bias(drawn_with.masked_fill(place - keys <= reach, 1.0))
+        bias = reweighting_bias(drawn_with.masked_fill(place - keys <= reach, 1.0), layer.reweight)
     values, _ = attend_along(query, key, value, edges, EdgeTerms(bias=bias, sink=layer.sink), layer.backend)
     n_visible = torch.arange(offset + 1, cache.length + 1, device=query.device).sum()
     density = edges.degrees().view(edges.shape[:3]).sum(2) / n_visible

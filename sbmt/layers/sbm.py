@@ -77,6 +77,7 @@ class SBMAttention(nn.Module):
             not allowed otherwise. It bounds the number of drawn edges, on average over queries.
         n_groups: Number of groups of crossed partitions.
         reweight: Whether the weight of a drawn edge is multiplied by 1/p, so that the output estimates full attention.
+            A number in (0, 1] is the lower bound of p in this weight; True stands for 0.05.
         sink: Whether each head learns a logit that takes part in the softmax but has no value, so that a token may
             attend to nothing.
         causal: If True, no token attends to a later token. If there are fewer queries than keys, they are the last
@@ -119,7 +120,7 @@ class SBMAttention(nn.Module):
         learning: Learning = "straight_through",
         edges_per_query: float | None = None,
         n_groups: int = 1,
-        reweight: bool = False,
+        reweight: bool | float = False,
         sink: bool = False,
         causal: bool = False,
     ) -> None:
@@ -129,7 +130,7 @@ class SBMAttention(nn.Module):
         check_choice("membership", membership, Membership)
         check_causal((1, 1, 1, 1), causal)
         delta = 0.0 if isinstance(exploration, ExtraKeys) else exploration  # checked already
-        MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query).check()
+        MaskSettings(sampler, delta, gate_rule, window, dropout, backend, learning, edges_per_query, reweight).check()
         is_crossed = membership == "crossed"
         n_parts = max(1, round((n_clusters / n_groups) ** 0.5))  # per partition, if memberships are crossed
         n_rows = 2 * n_groups * n_parts if is_crossed else n_clusters  # rows of C per head

@@ -13,8 +13,8 @@ from sbmt.sparsification.huggingface import attach, attention_modules
 from sbmt.types import AttentionOutput
 
 Model = TypeVar("Model", bound=nn.Module)
-DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024}
-"""Settings in which :func:`sparsify` departs from the preset ``fitted``: full attention has no sink or self-loops."""
+DIFFERENT: dict[str, Any] = {"sink": False, "self_loops": False, "n_clusters": 1024, "reweight": 0.005}
+"""Where :func:`sparsify` departs from the preset ``fitted``: no sink or self-loops, as before; weights of up to 200."""
 FULL = FullAttention, nn.MultiheadAttention  # the classes that fitted masks replace
 
 

@@ -87,14 +87,15 @@ def test_edges_are_weighed_by_the_probability_that_they_were_drawn_with(link, sa
     assert not bias.requires_grad
 
 
+@pytest.mark.parametrize("reweight", [True, 0.3])
 @pytest.mark.parametrize("window", [None, 4])
-def test_compiled_loops_weigh_causal_edges_beside_padding_like_plain_pytorch(window):
+def test_compiled_loops_weigh_causal_edges_beside_padding_like_plain_pytorch(window, reweight):
     real, causal = torch.arange(9) < torch.tensor([[9], [6]]), torch.ones(5, 9, dtype=torch.bool).tril(4)
     mask = (torch.rand(2, HEADS, 5, 9) < 0.5) & causal & real[:, None, None]
     edges = EdgeList.from_dense(mask, None, real, causal=True)
     rate = torch.rand(edges.n_edges, dtype=torch.float64)
-    looped = weigh_edges(edges, rate, "poisson", "poisson", DELTA, reach_of(window))
-    plain = weigh_edges(edges, rate.requires_grad_(), "poisson", "poisson", DELTA, reach_of(window))
+    how = "poisson", "poisson", DELTA, reach_of(window), reweight
+    looped, plain = weigh_edges(edges, rate, *how), weigh_edges(edges, rate.requires_grad_(), *how)
     torch.testing.assert_close(looped, tuple(x.detach() for x in plain), rtol=1e-12, atol=1e-12)
 
 
@@ -110,3 +111,6 @@ def test_rare_edges_are_weighted_as_if_they_were_less_rare():
     bias = reweighting_bias(probability("poisson", torch.tensor([0.0, 1e-9, 5.0])))
     assert bias[:2].tolist() == pytest.approx([-torch.tensor(SMALLEST_PROBABILITY).log().item()] * 2)
     assert bias[2] == pytest.approx(-torch.tensor(-5.0).exp().neg().log1p().item())
+    drawn_with = torch.tensor([1e-9, 0.01, 0.5])
+    assert reweighting_bias(drawn_with, 0.01).exp().tolist() == pytest.approx([100.0, 100.0, 2.0])
+    assert reweighting_bias(drawn_with, False).tolist() == [0.0, 0.0, 0.0]

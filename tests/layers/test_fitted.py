@@ -169,6 +169,18 @@ def test_a_dense_mask_is_not_reweighted_if_there_are_more_queries_than_keys():
     torch.testing.assert_close(out.values, expected)
 
 
+@pytest.mark.parametrize("backend", ["auto", "dense"])
+def test_rare_edges_have_weights_of_at_most_the_given_bound(backend):
+    """Values are one-hot, so outputs are attention weights."""
+    x, ones = tokens(n=30), torch.eye(30).expand(2, 3, 30, 30)
+    layer = fitted(window=None, self_loops=False, sink=False, reweight=0.25, backend=backend).eval()
+    p = layer.block_model(x, x).expected_mask()
+    assert p.min() < 0.25 < p.max()
+    weights = layer(x, x, ones, generator=seeded()).values
+    expected = (x @ x.mT / 2).exp() / p.clamp(min=0.25) * (weights > 0)
+    torch.testing.assert_close(weights, (expected / expected.sum(-1, keepdim=True)).nan_to_num())
+
+
 def test_only_training_is_dense_and_seeds_give_the_same_masks():
     """The generator advances as usual, so that later steps draw the same masks."""
     layer, inputs = dense_layer(), qkv()

@@ -14,10 +14,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sbmt.block_model.model import SMALLEST_PROBABILITY
 from sbmt.errors import SbmtError
 from sbmt.graph.masks import zero_padding
-from sbmt.sparsification.convert import fitted_layers
+from sbmt.sparsification.convert import DIFFERENT, fitted_layers
 from sbmt.sparsification.fit import Heads, MaskQuality, full_attention, measure_masks, seen_heads
 from sbmt.types import AttentionOutput
 
@@ -43,7 +42,7 @@ class MaskedAttention(nn.Module):
         with torch.no_grad():
             probability = self.probability(heads)
             is_edge = real & (torch.rand_like(probability) < probability)
-        scores = query @ key.mT / query.shape[-1] ** 0.5 - probability.clamp(min=SMALLEST_PROBABILITY).log()
+        scores = query @ key.mT / query.shape[-1] ** 0.5 - probability.clamp(min=DIFFERENT["reweight"]).log()
         weights = scores.masked_fill(~is_edge, -torch.inf).softmax(-1).nan_to_num()
         density = is_edge.sum((2, 3)) / real.sum((2, 3)).clamp(min=1)
         return AttentionOutput(weights @ value, density, density)

@@ -56,7 +56,7 @@ SIGNATURES = [
     (sbmt.sparsify, "model, *, edges_per_query, **arguments"),
     (
         sbmt.fit_block_models,
-        "model, batches, *, steps, learning_rate=0.01, n_queries=64, n_measured=4, on_step=None",
+        "model, batches, *, steps, learning_rate=0.03, n_queries=64, n_measured=4, on_step=None",
     ),
     (sbmt.build_attention, "name, *, preset=None, **arguments"),
     (

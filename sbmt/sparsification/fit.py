@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import cos, inf, pi
 from typing import Any
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from sbmt.attention.inputs import Heads
 from sbmt.block_model.fit import fit_loss
-from sbmt.block_model.model import ExtraKeys
 from sbmt.errors import SbmtError, check_sizes, is_number
 from sbmt.graph.masks import zero_padding
 from sbmt.graph.patterns import all_pairs
@@ -69,7 +68,7 @@ def fit_block_models(
     batches: Iterable[Any],
     *,
     steps: int,
-    learning_rate: float = 1e-2,
+    learning_rate: float = 3e-2,
     n_queries: int = 64,
     n_measured: int = 4,
     on_step: Callable[[int, float], None] | None = None,
@@ -94,7 +93,7 @@ def fit_block_models(
     """
     check_sizes(steps=steps, n_queries=n_queries, n_measured=n_measured)
     if not is_number(learning_rate) or not 0 < learning_rate < inf:
-        raise SbmtError("learning_rate > 0", learning_rate, "start with 1e-2")
+        raise SbmtError("learning_rate > 0", learning_rate, "start with 3e-2")
     layers = fitted_layers(model)
     blocks = [p for layer in layers.values() for p in layer.block_parameters()]
     optimizer = torch.optim.Adam(blocks, learning_rate)
@@ -118,8 +117,7 @@ def fit_block_models(
             losses.append(loss.item())
             if on_step is not None:
                 on_step(step, losses[-1])
-    measured = measure_masks(model, [next(supply) for _ in range(n_measured)])
-    return MaskReport(measured.layers, tuple(losses))
+    return replace(measure_masks(model, [next(supply) for _ in range(n_measured)]), losses=tuple(losses))
 
 
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
@@ -208,10 +206,9 @@ def fit_to(layer: SBMAttention, heads: Heads, n_queries: int) -> Float[Tensor, "
     if layer.window is not None:
         near = (rows[:, None] - torch.arange(n_keys)).abs() <= layer.window // 2
         is_near = near.to(is_edge.device).expand_as(is_edge)[is_edge]
-    delta, c = layer.exploration, layer.edges_per_query
-    exploration = delta.probability(n_keys) if isinstance(delta, ExtraKeys) else delta
-    assert c is not None  # required with learning="likelihood"
-    return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, c, exploration, is_near)
+    assert layer.edges_per_query is not None  # required with learning="likelihood"
+    # all pairs are visited, so none has to be explored
+    return fit_loss(block_model, edges, block_model.edge_rate(edges), weights, layer.edges_per_query, 0.0, is_near)
 
 
 def _sums(attention: nn.Module, heads: Heads) -> Float[Tensor, "numbers heads"]:

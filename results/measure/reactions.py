@@ -23,7 +23,7 @@ from sbmt.experiments.sparsification.compare import FULL, MaskedAttention, windo
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (3, 8, 24), range(3)
+FITTED_FOR, EDGES_PER_QUERY, SEEDS = 8, (2, 5, 12, 24), range(3)
 STEPS, CLUSTERS, QUERIES, MEASURED_ON = 200, 256, 32, 4
 LONGEST = 512  # maximum number of tokens
 FITTED_TO, ASKED = 20, 6  # maximum number of reactions per template

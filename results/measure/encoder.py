@@ -20,7 +20,7 @@ from sbmt.experiments.sparsification.pretrained import Batch, load_encoder, toke
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-STEPS, TOKENS_A_STEP, MEASURED_ON, ASKED = 200, 1024, 2, 120
+STEPS, TOKENS_A_STEP, MEASURED_ON = 200, 1024, 2
 
 
 @cache
@@ -37,22 +37,22 @@ def reviews(split: str, least_words: int) -> list[str]:
     return [text for text in texts if len(text.split()) >= least_words]
 
 
-def halves(tokenizer: Any, length: int) -> list[str]:
+def halves(tokenizer: Any, length: int, n_reviews: int) -> list[str]:
     """Returns the first halves of reviews, then the second halves, of ``length`` tokens including special tokens."""
     cut = length - 2
     texts = reviews("test", least_words=length)
     tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
-    long = islice((t for t in tokens if len(t) >= 2 * cut), ASKED)
+    long = islice((t for t in tokens if len(t) >= 2 * cut), n_reviews)
     pairs = [[tokenizer.decode(half) for half in (t[:cut], t[cut : 2 * cut])] for t in long]
     return [text for half in zip(*pairs, strict=True) for text in half]
 
 
-def texts_of(length: int, steps: int = STEPS) -> tuple[list[Batch], list[Batch]]:
+def texts_of(length: int, steps: int, n_reviews: int) -> tuple[list[Batch], list[Batch]]:
     """Returns batches of halves for testing masks, and batches of reviews for fitting and tuning them."""
     _, tokenizer = encoder()
     batch = TOKENS_A_STEP // length
     others = reviews("train", length)[: (steps + MEASURED_ON) * batch]
-    return tokenize(tokenizer, halves(tokenizer, length), length), tokenize(tokenizer, others, length, batch)
+    return tokenize(tokenizer, halves(tokenizer, length, n_reviews), length), tokenize(tokenizer, others, length, batch)
 
 
 def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: Any) -> Any:

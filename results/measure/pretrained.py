@@ -2,6 +2,7 @@
 
 Masks are fitted to training reviews, and tested by retrieving the second half of a review from its first half. In one
 case, the encoder is also distilled. Takes about six hours on one core; measurements are kept in ``runs/pretrained``.
+The published cases with 120 reviews come from commit 6714ab6, with an earlier version of the fit.
 """
 
 from functools import partial
@@ -21,21 +22,21 @@ from sbmt.experiments.sparsification.compare import FITTED, FULL
 from sbmt.experiments.sparsification.pretrained import embed
 from sbmt.sparsification import measure_masks
 
-DRAWN, SEEDS = 256, 3  # the length shown in the figure, and the number of fits
-
 
 class Case(NamedTuple):
-    """The number of tokens in a half, edges per query, steps of fit and distillation, and how many kinds of mask."""
+    """Tokens in a half, edges per query, steps of fit and distillation; how many kinds of mask, reviews, fits."""
 
     length: int
     c: int
     steps: int = STEPS
     distilled: int = 0
     n_kinds: int | None = None
+    n_reviews: int = 120
+    n_fits: int = 3
 
 
 CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32)
-CASES += Case(512, 42, n_kinds=2), Case(512, 42, 1200, n_kinds=2), Case(512, 18, distilled=400, n_kinds=2)
+CASES += Case(512, 32, 600, 0, 2, 420), Case(512, 14, STEPS, 400, 2, 420, 1)  # all reviews of this length
 
 
 def is_found(embedded: Tensor) -> list[float]:
@@ -46,7 +47,7 @@ def is_found(embedded: Tensor) -> list[float]:
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """Returns retrieval results, cosines to full attention's embeddings, and the density for each kind of mask."""
-    asked, others = texts_of(case.length, case.steps + case.distilled)
+    asked, others = texts_of(case.length, case.steps + case.distilled, case.n_reviews)
     tuned_on = others[:MEASURED_ON]
     sparse = fitted(others, seed, case.steps, edges_per_query=float(case.c))
     full = embed(encoder()[0], asked)
@@ -57,8 +58,8 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
         cosines = (embedded * full).sum(-1).tolist()
         found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
 
-    for of_kind in islice(under_masks(sparse, tuned_on), case.n_kinds):
-        test(*of_kind)
+    for kind, masked, density in islice(under_masks(sparse, tuned_on), case.n_kinds):
+        test(kind, masked, density)
     if case.distilled:
         distil(sparse, encoder()[0], others[MEASURED_ON + case.steps :], case.distilled)
         test(f"{FITTED}, distilled", sparse, measure_masks(sparse, tuned_on).mean("density"))
@@ -83,13 +84,12 @@ def main() -> None:
     panels = {}
     for case in track(CASES, "encoder"):
         place = f"pretrained/halves-{case.length}-{case.c}-{case.steps}-seed"
-        seeds = [kept(f"{place}{seed}.json", partial(measure, case, seed)) for seed in range(SEEDS)]
-        rows, n_reviews = summary(seeds), len(seeds[0][FULL]["items"])
+        rows = summary([kept(f"{place}{seed}.json", partial(measure, case, seed)) for seed in range(case.n_fits)])
         title = f"{case.length} tokens, c = {case.c}" + (f", {case.steps:,} steps" if case.steps != STEPS else "")
-        about = {"title": title, "length": case.length, "edges_per_query": case.c, "steps": case.steps}
-        about |= {"distilled": case.distilled, "n_seeds": SEEDS, "n_reviews": n_reviews, "kinds": rows}
-        found["cases" if case.length == DRAWN else "lengths"].append(about)
-        if case.length == DRAWN:
+        title += (f", {case.n_reviews} reviews" if case.n_kinds else "") + (", one fit" if case.n_fits == 1 else "")
+        is_drawn = case.length == 256
+        found["cases" if is_drawn else "lengths"].append({"title": title, **case._asdict(), "kinds": rows})
+        if is_drawn:
             panels[f"c = {case.c}: "] = [row | {"cosine": row["cosine"]["mean"]} for row in rows if row["kind"] != FULL]
     write("pretrained", found)
     draw_encoder_masks(panels, RESULTS / "pretrained.png")

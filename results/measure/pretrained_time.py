@@ -35,7 +35,7 @@ def seconds(attend: Callable[..., Any], tokens: list[Tensor]) -> float:
 
 def main() -> None:
     """Times all lengths and writes the result file."""
-    _, others = texts_of(SHORT)
+    _, others = texts_of(SHORT, STEPS, 1)
     sparse = fitted(others, 0, STEPS, edges_per_query=float(EDGES_PER_QUERY))
     name, layer = list(fitted_layers(sparse.eval()).items())[2]
     seen = [seen_heads(sparse, batch)[name] for batch in others[: max(LENGTHS) // 1024]]

@@ -2,7 +2,7 @@
 
 Masks are fitted to training reviews, and tested by retrieving the second half of a review from its first half. In one
 case, the encoder is also distilled. Takes about six hours on one core; measurements are kept in ``runs/pretrained``.
-The published cases with 120 reviews come from commit 6714ab6, with an earlier version of the fit.
+The published cases of 64 and 128 tokens come from commit 6714ab6, with an earlier version of the fit.
 """
 
 from functools import partial
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     n_fits: int = 3
 
 
-CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32)
+CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32, n_fits=1)
 CASES += Case(512, 32, 600, 0, 2, 420), Case(512, 14, STEPS, 400, 2, 420, 1)  # all reviews of this length
 
 

@@ -1,7 +1,7 @@
 """Measures how sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
 Masks are fitted to training reviews, and tested by retrieving the second half of a review from its first half. In one
-case, the encoder is also distilled. Takes about six hours on one core; measurements are kept in ``runs/pretrained``.
+case, the encoder is also distilled. Takes about four hours on one core; measurements are kept in ``runs/pretrained``.
 The published cases of 64 and 128 tokens come from commit 6714ab6, with an earlier version of the fit.
 """
 

@@ -177,6 +177,7 @@ def test_rare_edges_have_weights_of_at_most_the_given_bound(backend):
     p = layer.block_model(x, x).expected_mask()
     assert p.min() < 0.25 < p.max()
     weights = layer(x, x, ones, generator=seeded()).values
+    assert all((weights > 0)[is_kind].any() for is_kind in (p < 0.25, p > 0.25))
     expected = (x @ x.mT / 2).exp() / p.clamp(min=0.25) * (weights > 0)
     torch.testing.assert_close(weights, (expected / expected.sum(-1, keepdim=True)).nan_to_num())
 

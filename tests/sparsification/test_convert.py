@@ -81,7 +81,7 @@ def test_weights_stay_the_same_masks_are_added_and_the_model_itself_does_not_cha
 
 def test_settings_are_those_of_the_preset_except_for_given_ones():
     layer = next(iter(fitted_layers(sbmt.sparsify(torch_encoder(), edges_per_query=5.0)).values()))
-    assert (layer.learning, layer.reweight, layer.membership) == ("likelihood", DIFFERENT["reweight"], "crossed")
+    assert (layer.learning, layer.reweight, layer.membership) == ("likelihood", 0.005, "crossed")
     assert layer.sink is None and layer.window is None and layer.n_clusters == DIFFERENT["n_clusters"]
     assert layer.edges_per_query == 5.0
     layer = next(iter(fitted_layers(sbmt.sparsify(torch_encoder(), edges_per_query=5.0, window=4)).values()))

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sbmt.block_model.model import smallest_probability
 from sbmt.errors import SbmtError
 from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers
@@ -31,9 +32,11 @@ class MaskedAttention(nn.Module):
     Edges are reweighted in the same way as those of fitted masks. Pairs of probability 1 are always edges.
     """
 
-    def __init__(self, probability: Callable[[Heads], Probability]) -> None:
+    def __init__(
+        self, probability: Callable[[Heads], Probability], reweight: bool | float = DIFFERENT["reweight"]
+    ) -> None:
         super().__init__()
-        self.probability = probability
+        self.probability, self.reweight = probability, reweight
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> AttentionOutput:
         """Attends like the library's attention layers, but draws from torch's global generator and returns no edges."""
@@ -42,7 +45,8 @@ class MaskedAttention(nn.Module):
         with torch.no_grad():
             probability = self.probability(heads)
             is_edge = real & (torch.rand_like(probability) < probability)
-        scores = query @ key.mT / query.shape[-1] ** 0.5 - probability.clamp(min=DIFFERENT["reweight"]).log()
+        drawn_with = probability.clamp(min=smallest_probability(self.reweight))
+        scores = query @ key.mT / query.shape[-1] ** 0.5 - drawn_with.log()
         weights = scores.masked_fill(~is_edge, -torch.inf).softmax(-1).nan_to_num()
         density = is_edge.sum((2, 3)) / real.sum((2, 3)).clamp(min=1)
         return AttentionOutput(weights @ value, density, density)
@@ -97,7 +101,9 @@ The last two controls are computed from full attention, so they save no time.
 """
 
 
-def tuned(name: str, layer: Sequence[Heads], density: float) -> MaskedAttention:
+def tuned(
+    name: str, layer: Sequence[Heads], density: float, reweight: bool | float = DIFFERENT["reweight"]
+) -> MaskedAttention:
     """Returns the named control, with the size whose density on a layer's inputs is closest to ``density``.
 
     Density is the expected share of real keys that a mask keeps, averaged over all real queries.
@@ -115,7 +121,7 @@ def tuned(name: str, layer: Sequence[Heads], density: float) -> MaskedAttention:
 
     first = bisect_left(sizes, density, key=density_at)
     nearest = min(sizes[max(0, first - 1) : first + 1], key=lambda size: abs(density_at(size) - density))
-    return MaskedAttention(partial(probability, nearest))
+    return MaskedAttention(partial(probability, nearest), reweight)
 
 
 def with_masks(
@@ -131,8 +137,8 @@ def with_masks(
     seen = [seen_heads(sparse, batch) for batch in tuned_on]
     for name in CONTROLS:
         other = copy.deepcopy(sparse)
-        for layer in fitted_layers(sparse):
-            other.set_submodule(layer, tuned(name, [heads[layer] for heads in seen], density))
+        for place, layer in fitted_layers(sparse).items():
+            other.set_submodule(place, tuned(name, [heads[place] for heads in seen], density, layer.reweight))
         yield name, other
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sbmt
-from sbmt.experiments.sparsification.compare import CONTROLS, MaskedAttention, ideal_rates, is_pair, tuned
+from sbmt.experiments.sparsification.compare import CONTROLS, MaskedAttention, ideal_rates, is_pair, tuned, with_masks
 from sbmt.sparsification.fit import Heads, full_attention
 from tests.statistics import binomial_p_values
 
@@ -84,13 +84,23 @@ def test_values_are_those_of_full_attention_where_all_pairs_are_edges():
 
 
 @pytest.mark.statistical(share=SHARE)
-def test_drawn_edges_are_reweighted(judge):
-    """Of two keys of equal score, one is certain and the other has probability ¼, so its weight is 4 times as large."""
-    uneven = MaskedAttention(lambda given: torch.tensor([1.0, 0.25]).expand(is_pair(given).shape))
+@pytest.mark.parametrize(("reweight", "weight"), [(0.005, 4), (0.5, 2), (False, 1)])
+def test_drawn_edges_are_reweighted(judge, reweight, weight):
+    """Of two keys of equal score, one is certain and the other has probability ¼, so its weight is up to 4 times."""
+    uneven = MaskedAttention(lambda given: torch.tensor([1.0, 0.25]).expand(is_pair(given).shape), reweight)
     same = torch.ones(20000, 1, 1, D)
     value = torch.tensor([0.0, 1.0])[None, None, :, None].expand(20000, 1, 2, 1)
     torch.manual_seed(2)
     output = Heads(same, same.expand(-1, -1, 2, -1), value, None, None).attend(uneven).values.flatten()
     is_read = output > 0
-    torch.testing.assert_close(output[is_read], torch.full_like(output[is_read], 4 / 5))
+    torch.testing.assert_close(output[is_read], torch.full_like(output[is_read], weight / (weight + 1)))
     judge(binomial_p_values(is_read.sum(), 20000, 0.25))
+
+
+@pytest.mark.parametrize("reweight", [0.2, False])
+def test_all_masks_of_a_network_are_reweighted_alike(reweight):
+    model = torch.nn.TransformerEncoderLayer(D, HEADS, 16, batch_first=True).eval()
+    sparse = sbmt.sparsify(model, edges_per_query=3.0, n_clusters=8, reweight=reweight)
+    batch = torch.randn(2, N, D, generator=torch.Generator().manual_seed(0))
+    others = [masked for kind, masked in with_masks(model, sparse, [batch]) if kind in CONTROLS]
+    assert [masked.self_attn.attention.reweight for masked in others] == [reweight] * len(CONTROLS)

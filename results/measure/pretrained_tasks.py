@@ -2,7 +2,7 @@
 
 On QQP, question pairs are ranked by the cosine of their embeddings, to find those of equal meaning. On SST-2, logistic
 regression, trained on embeddings with full attention, finds positive sentences. Masks are fitted to training texts of
-each task. Measurements are kept in ``runs/pretrained``. The published case with distillation comes from commit 222e034.
+each task. Measurements are kept in ``runs/pretrained``.
 """
 
 from functools import cache, partial
@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from results.measure.common import N_RESAMPLES, kept, run, write
-from results.measure.encoder import MEASURED_ON, STEPS, encoder, fitted, under_masks
+from results.measure.encoder import MEASURED_ON, N_FITS, STEPS, encoder, fitted, under_masks
 from sbmt.experiments.data.glue import GlueRows, read_glue
 from sbmt.experiments.data.locate import data_folder
 from sbmt.experiments.sparsification.compare import FULL
@@ -24,8 +24,8 @@ from sbmt.experiments.sparsification.pretrained import embed, tokenize
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
-CASES = ("qqp", 8, 3), ("sst2", 8, 3), ("qqp", 16, 3), ("sst2", 16, 3)
-"""Task, edges per query, and number of seeds."""
+CASES = ("qqp", 8, 150), ("sst2", 8, 0), ("qqp", 16, 0), ("sst2", 16, 0)
+"""Task, edges per query, and steps of distillation."""
 LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON = 128, 16, 256, 2000
 METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}
 
@@ -44,22 +44,19 @@ def classifier() -> LogisticRegression:
     return LogisticRegression(C=10.0, max_iter=1000).fit(embed(model, batches).numpy(), train.labels[-CLASSIFIED_ON:])
 
 
-def measure(task: str, c: int, seed: int) -> dict[str, Any]:
+def measure(task: str, c: int, distilled: int, seed: int) -> dict[str, Any]:
     """Returns, for each kind of mask, the scores of all items, the density, and the mean cosine to full attention."""
-    asked = rows(task, True).texts[: ASKED[task]]
-    texts = [text for place in zip(*asked, strict=True) for text in place]  # all first questions, then all second ones
+    columns = zip(*rows(task, True).texts[: ASKED[task]], strict=True)
+    texts = [text for column in columns for text in column]  # all first questions, then all second ones
     others = [row[0] for row in rows(task, False).texts if not set(row) & set(texts)][: (STEPS + MEASURED_ON) * BATCH]
     batches, fitted_on = (tokenize(encoder()[1], part, LENGTH, BATCH) for part in (texts, others))
     sparse = fitted(fitted_on, seed, edges_per_query=float(c), n_clusters=CLUSTERS)
     found = {}
-    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON]):
+    for kind, masked, density in under_masks(sparse, fitted_on[:MEASURED_ON], fitted_on[MEASURED_ON:][:distilled]):
         embedded = embed(masked, batches)
         full = embedded if kind == FULL else full
-        if task == "sst2":
-            scores = classifier().decision_function(embedded.numpy())
-        else:
-            first, second = embedded.chunk(2)
-            scores = (first * second).sum(-1).numpy()
+        first, second = embedded.chunk(2)
+        scores = classifier().decision_function(embedded) if task == "sst2" else (first * second).sum(-1).numpy()
         cosine = (embedded * full).sum(-1).mean().item()
         found[kind] = {"density": density, "cosine": cosine, "scores": scores.tolist()}
     return found
@@ -80,9 +77,10 @@ def lost(metric: Any, y: NDArray[Any], full: NDArray[Any], others: NDArray[Any])
 def main() -> None:
     """Measures all cases and writes the result file."""
     cases = []
-    for task, c, n_seeds in track(CASES, "tasks"):
+    for task, c, distilled in track(CASES, "tasks"):
         y, metric = rows(task, True).labels[: ASKED[task]], METRICS[task]
-        seeds = [kept(f"pretrained/{task}-{c}-seed{i}.json", partial(measure, task, c, i)) for i in range(n_seeds)]
+        place, fit = f"pretrained/{task}-{c}-seed", partial(measure, task, c, distilled)
+        seeds = [kept(f"{place}{seed}.json", partial(fit, seed)) for seed in range(N_FITS)]
         kinds = []
         for kind in seeds[0]:
             scores = np.asarray([seed[kind]["scores"] for seed in seeds])
@@ -91,7 +89,7 @@ def main() -> None:
             numbers = {"density": density, "cosine": {"mean": cosine}, "found": mean(metric(y, x) for x in scores)}
             kinds.append({"kind": kind, **numbers, "lost": lost(metric, y, full, scores)})
         title = f"{TABLES[task][0].partition('/')[0]}, c = {c}"
-        cases.append({"title": title, "n_items": len(y), "n_seeds": n_seeds, "kinds": kinds})
+        cases.append({"title": title, "n_items": len(y), "distilled": distilled, "n_fits": N_FITS, "kinds": kinds})
     write("pretrained_tasks", {"cases": cases})
 
 

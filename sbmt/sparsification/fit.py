@@ -121,7 +121,7 @@ def fit_block_models(
 
 
 def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, nn.Module] | None = None) -> MaskReport:
-    """Compares masks with full attention on the inputs that each layer gets when all layers use full attention.
+    """Compares masks with full attention on the inputs that layers get, in all calls, when all use full attention.
 
     ``masks`` maps layer names to attention modules that are measured in place of the model's own, all in eval mode.
     Cost: O(n²) time and memory for each layer.
@@ -132,8 +132,8 @@ def measure_masks(model: nn.Module, batches: Iterable[Any], masks: Mapping[str, 
         raise SbmtError("a mask for every fitted layer", f"none for {min(missing)}", f"pass all of {', '.join(layers)}")
     sums: dict[str, Any] = dict.fromkeys(layers, torch.zeros(7, 1))
     for batch in batches:
-        for name, heads in seen_heads(model, batch).items():
-            sums[name] = sums[name] + _sums(masks[name], heads)
+        for name, calls in seen_calls(model, batch).items():
+            sums[name] = sum((_sums(masks[name], heads) for heads in calls), start=sums[name])
     if unseen := [name for name, numbers in sums.items() if not numbers[-1].any()]:
         do = "pass other batches, or sparsify only the part of the model that these batches reach"
         raise SbmtError("batches that reach every fitted layer", f"none that reach {unseen[0]}", do)

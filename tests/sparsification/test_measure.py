@@ -99,6 +99,20 @@ def test_layers_may_differ_in_their_heads_and_lengths():
     assert measure_masks(sparse, [(source, target)], full).mean("density") == 1
 
 
+def test_all_calls_of_a_shared_layer_are_measured():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 8, dropout=0.0, batch_first=True).eval()
+    x = batch()["src"]
+    near = sbmt.build_attention("random_mask", d_head=8, n_heads=HEADS, mask_density=0.0, window=4)
+    found = []
+    for model, inputs in ((nn.Sequential(layer, layer), [x]), (layer, [x, layer(x).detach()])):
+        sparse = sbmt.sparsify(model, edges_per_query=4.0, n_clusters=16)
+        (quality,) = measure_masks(sparse, inputs, dict.fromkeys(seen_heads(sparse, x), near)).layers.values()
+        found.append(quality)
+    for one, other in zip(*(vars(quality).values() for quality in found), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_measuring_does_not_change_the_model(model):
     model.layers[0].train()
     layer = model.layers[0].self_attn.attention

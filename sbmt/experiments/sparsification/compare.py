@@ -18,7 +18,7 @@ from sbmt.block_model.model import smallest_probability
 from sbmt.errors import SbmtError
 from sbmt.graph.masks import zero_padding
 from sbmt.sparsification.convert import DIFFERENT, fitted_layers
-from sbmt.sparsification.fit import Heads, MaskQuality, full_attention, measure_masks, seen_heads
+from sbmt.sparsification.fit import Heads, MaskQuality, full_attention, measure_masks, seen_calls
 from sbmt.types import AttentionOutput
 
 FULL, FITTED = "full attention", "fitted"
@@ -134,11 +134,12 @@ def with_masks(
     yield FULL, model
     yield FITTED, sparse
     density = density or measure_masks(sparse, tuned_on).mean("density")
-    seen = [seen_heads(sparse, batch) for batch in tuned_on]
+    seen = [seen_calls(sparse, batch) for batch in tuned_on]
     for name in CONTROLS:
         other = copy.deepcopy(sparse)
         for place, layer in fitted_layers(sparse).items():
-            other.set_submodule(place, tuned(name, [heads[place] for heads in seen], density, layer.reweight))
+            inputs = [heads for calls in seen for heads in calls[place]]
+            other.set_submodule(place, tuned(name, inputs, density, layer.reweight))
         yield name, other
 
 

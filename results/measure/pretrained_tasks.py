@@ -24,7 +24,7 @@ from sbmt.experiments.sparsification.pretrained import embed, tokenize
 
 TABLES = {"qqp": ("QQP/train_subset", "QQP/dev_subset"), "sst2": ("SST-2/train", "SST-2/dev")}
 ASKED = {"qqp": 500, "sst2": 872}
-CASES = ("qqp", 8, 150), ("sst2", 8, 0), ("qqp", 16, 0), ("sst2", 16, 0)
+CASES = ("qqp", 4, 0), ("sst2", 4, 0), ("qqp", 8, 150), ("sst2", 8, 0)
 """Task, edges per query, and steps of distillation."""
 LENGTH, BATCH, CLUSTERS, CLASSIFIED_ON = 128, 16, 256, 2000
 METRICS: dict[str, Any] = {"qqp": average_precision_score, "sst2": lambda y, score: float(((score > 0) == y).mean())}

@@ -43,8 +43,7 @@ def reviews(split: str, least_words: int) -> list[str]:
 def halves(tokenizer: Any, length: int, n_reviews: int) -> list[str]:
     """Returns the first halves of reviews, then the second halves, of ``length`` tokens including special tokens."""
     cut = length - 2
-    texts = reviews("test", least_words=length)
-    tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in texts)
+    tokens = (tokenizer(text, add_special_tokens=False, verbose=False).input_ids for text in reviews("test", length))
     long = islice((t for t in tokens if len(t) >= 2 * cut), n_reviews)
     pairs = [[tokenizer.decode(half) for half in (t[:cut], t[cut : 2 * cut])] for t in long]
     return [text for half in zip(*pairs, strict=True) for text in half]

@@ -1,7 +1,7 @@
 """Measures how sampled masks change the embeddings of a sentence encoder; writes ``results/pretrained.json``.
 
 Masks are fitted to training reviews, and tested by retrieving the second half of a review from its first half. In one
-case, the encoder is also distilled. Takes about six hours on one core; measurements are kept in ``runs/pretrained``.
+case, the encoder is also distilled. It takes about six hours on one core; measurements are kept in ``runs/pretrained``.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,8 @@ def measure(case: Case, seed: int) -> dict[str, Any]:
     full = embed(encoder()[0], asked)
     found = {}
     tuned_on, distilled_on = others[:MEASURED_ON], others[MEASURED_ON + case.steps :]
-    for kind, masked, density in under_masks(sparse, tuned_on, distilled_on, case.kinds):
+    kinds = [FITTED] if case.distilled and seed else case.kinds  # the window hardly depends on the fit
+    for kind, masked, density in under_masks(sparse, tuned_on, distilled_on, kinds):
         embedded = full if kind == FULL else embed(masked, asked)
         cosines = (embedded * full).sum(-1).tolist()
         found[kind] = {"density": density, "items": is_found(embedded), "cosines": cosines}
@@ -59,8 +60,9 @@ def summary(seeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns one row per kind of mask, with means over seeds, and intervals over seeds and reviews."""
     rows = []
     for kind in seeds[0]:
-        items, cosines = ([seed[kind][name] for seed in seeds] for name in ("items", "cosines"))
-        row: dict[str, Any] = {"kind": kind, "density": mean(seed[kind].get("density", 1.0) for seed in seeds)}
+        found = [seed[kind] for seed in seeds if kind in seed]
+        items, cosines = ([of_seed[name] for of_seed in found] for name in ("items", "cosines"))
+        row: dict[str, Any] = {"kind": kind, "density": mean(of_seed["density"] for of_seed in found)}
         row["cosine"] = difference(cosines, [[0.0] * len(x) for x in cosines])
         row["found"], row["lost"] = mean(map(mean, items)), difference([seed[FULL]["items"] for seed in seeds], items)
         rows.append(row)
@@ -75,8 +77,7 @@ def main() -> None:
         rows = summary([kept(f"{place}{seed}.json", partial(measure, case, seed)) for seed in range(N_FITS)])
         title = f"{case.length} tokens, c = {case.c}" + (f", {case.steps:,} steps" if case.steps != STEPS else "")
         title += f", {case.n_reviews} reviews" if case.n_reviews > 120 else ""
-        part = "cases" if case.length == 256 else "lengths"
-        found[part].append({"title": title, **case._asdict(), "kinds": rows})
+        found["cases" if case.length == 256 else "lengths"].append({"title": title, **case._asdict(), "kinds": rows})
     write("pretrained", found)
     drawn = {f"c = {x['c']}: ": x["kinds"][1:] for x in found["cases"]}
     panels = {c: [row | {"cosine": row["cosine"]["mean"]} for row in rows] for c, rows in drawn.items()}

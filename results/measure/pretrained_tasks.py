@@ -2,7 +2,7 @@
 
 On QQP, question pairs are ranked by the cosine of their embeddings, to find those of equal meaning. On SST-2, logistic
 regression, trained on embeddings with full attention, finds positive sentences. Masks are fitted to training texts of
-each task. Measurements are kept in ``runs/pretrained``.
+each task; in one case, the encoder is also distilled. Measurements are kept in ``runs/pretrained``.
 """
 
 from functools import cache, partial
